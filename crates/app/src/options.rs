@@ -182,7 +182,8 @@ pub unsafe extern "C" fn mangrove_app_options_set_durability_interval(
     set_option!(guard, options.all.durability(interval_of(milliseconds)?))
 }
 
-/// The most bytes that a new state can grow to: address space, not disk space. Default: 256 GiB.
+/// The most bytes that a new state can grow to: address space, not disk space. It cannot be changed later: a state
+/// that has another one is not opened. Default: 256 GiB.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mangrove_app_options_set_capacity(
     options: *mut mangrove_app_options,

@@ -263,8 +263,8 @@ pub unsafe extern "C" fn mangrove_options_set_busy_wait(
     set_option!(guard_unit, options.all.busy_wait(Duration::from_millis(milliseconds.into())))
 }
 
-/// The most bytes that a new pool can grow to, 1 MiB to 64 TiB: address space, not disk space.
-/// Default: 128 GiB. It cannot be changed later: a pool that has another one is not opened
+/// The most bytes that the pool can grow to, 1 MiB to 64 TiB: address space, not disk space. Default: 128 GiB for a
+/// new pool. A pool that has less gets it in place when it is opened for writing; one that has more is not opened
 /// (MANGROVE_ERR_UNSUPPORTED).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mangrove_options_set_capacity(
@@ -275,7 +275,9 @@ pub unsafe extern "C" fn mangrove_options_set_capacity(
 }
 
 /// Bytes that the pool's redo log may grow to, 16 KiB to 1 GiB (file medium). It begins small and grows with use. They
-/// bound the time of recovery, and the burst of writes that is taken without waiting. Default: 1 GiB.
+/// bound the time of recovery, and the burst of writes that is taken without waiting. The pool keeps them; fewer than
+/// its log has by now are refused.
+/// Default: 1 GiB.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mangrove_options_set_log_bytes(
     options: *mut mangrove_options,

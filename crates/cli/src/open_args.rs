@@ -36,11 +36,11 @@ pub(crate) struct OpenArgs {
     /// emulated=W/R/L (flushes queue, L nanoseconds a line, and fences wait)
     #[arg(long, default_value = "auto")]
     pub(crate) medium: Medium,
-    /// The most bytes a new pool can grow to, like 512M or 64G (address space, not disk space); a pool that is
-    /// there keeps its own, and another one is refused
+    /// The most bytes the pool can grow to, like 512M or 64G (address space, not disk space); a pool that is
+    /// there gets a greater one in place, and a smaller one is refused
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     pub(crate) capacity: Option<u64>,
-    /// What the pool's redo log may grow to, like 64M
+    /// What the pool's redo log may grow to, like 64M; kept by the pool, and never less than the log has
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     pub(crate) log: Option<u64>,
     /// Persistence domain to assume on persistent memory: auto, adr or eadr

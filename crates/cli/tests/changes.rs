@@ -193,15 +193,23 @@ fn a_pool_that_is_too_damaged_to_open_is_told_in_json() {
 }
 
 #[test]
-fn another_capacity_than_the_pools_is_refused() {
+fn a_greater_capacity_is_given_in_place_and_a_smaller_one_refused() {
     let yard = Yard::new();
-    yard.ok(&["map", "put", "p", "a", "1", "--capacity", "64M"]);
-    for args in [["map", "put", "p", "a", "2"], ["map", "put", "p", "b", "2"]] {
-        let more = [&args[..], &["--capacity", "128M"]].concat();
-        yard.fails(&more, 2, "p: its capacity is 67108864 bytes, which cannot be changed to 134217728");
-    }
-    yard.ok(&["map", "put", "p", "b", "2", "--capacity", "64M"]);
-    assert_eq!(yard.ok(&["map", "scan", "p"]), "a\t1\nb\t2\n");
+    yard.ok(&["map", "put", "p", "a", "1", "--capacity", "64M", "--log", "1M"]);
+    let info = |name: &str| {
+        let told: serde_json::Value =
+            serde_json::from_str(&yard.ok(&["pool", "info", "p", "--json"])).unwrap();
+        told[name].as_u64().unwrap()
+    };
+    assert_eq!((info("capacity"), info("log_bytes_max")), (64 << 20, 1 << 20));
+    let less = ["map", "put", "p", "a", "2", "--capacity", "32M"];
+    yard.fails(&less, 2, "p: its capacity is 67108864 bytes and can only become greater, not 33554432");
+    yard.ok(&["map", "put", "p", "b", "2", "--capacity", "128M", "--log", "2M"]);
+    assert_eq!((info("capacity"), info("log_bytes_max")), (128 << 20, 2 << 20));
+    yard.ok(&["map", "put", "p", "c", "3"]);
+    assert_eq!((info("capacity"), info("log_bytes_max")), (128 << 20, 2 << 20));
+    yard.fails(&["map", "put", "p", "a", "2", "--log", "16K"], 2, "does not become shorter");
+    assert_eq!(yard.ok(&["map", "scan", "p"]), "a\t1\nb\t2\nc\t3\n");
 }
 
 #[test]

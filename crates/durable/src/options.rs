@@ -29,6 +29,7 @@ pub enum TrackerChoice {
 #[derive(Clone, Debug)]
 pub struct Options {
     config: PoolConfig,
+    new_capacity: Option<u64>,
     start: Start,
     tracker: TrackerChoice,
     block_bytes: usize,
@@ -48,6 +49,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             config: PoolConfig::default(),
+            new_capacity: None,
             start: Start::default(),
             tracker: TrackerChoice::Auto,
             block_bytes: BLOCK_BYTES_DEFAULT,
@@ -74,8 +76,16 @@ impl Options {
 
     mangrove_shadow::pool_config_setters! { config:
         config, create, medium, durability, nowait_within, busy_wait, keeps_recent, memory_bytes_max,
-        capacity("Up to 16 TiB. Default: 256 GiB."),
+        capacity("Up to 16 TiB. Default: 256 GiB. Another one than an existing state has is refused."),
         log_bytes, bulk_load,
+    }
+
+    /// The capacity of a state that is created, where [`capacity`](Options::capacity) asks for none; an existing one
+    /// keeps its own. Default: 256 GiB.
+    #[must_use]
+    pub fn new_capacity(mut self, bytes: u64) -> Self {
+        self.new_capacity = Some(bytes);
+        self
     }
 
     /// How the state comes into memory: read and verified first, or mapped copy on write, which is ready at once
@@ -184,10 +194,13 @@ impl Options {
     }
 
     pub(crate) fn state(&self) -> StateOptions {
+        let mut shadow =
+            mangrove_shadow::Options::new().config(self.config.clone().memory_limited()).start(self.start);
+        if let Some(bytes) = self.new_capacity {
+            shadow = shadow.new_capacity(bytes);
+        }
         StateOptions {
-            shadow: mangrove_shadow::Options::new()
-                .config(self.config.clone().memory_limited())
-                .start(self.start),
+            shadow,
             keeps_variables: self.keeps_variables && !self.self_contained,
             self_contained: self.self_contained,
             returns_memory: self.returns_memory,

@@ -96,7 +96,7 @@ impl std::fmt::Display for Error {
             }
             Self::Full { wanted, capacity } => write!(
                 f,
-                "the map's {capacity} bytes are in use ({wanted} more were wanted); delete records, or load a backup into a map of larger capacity"
+                "the map's {capacity} bytes are in use ({wanted} more were wanted); delete records, or open the map with a greater capacity"
             ),
             Self::Corrupt { offset, what } => {
                 write!(f, "the map is damaged at byte {offset} of its region: {what}; restore it from a backup")

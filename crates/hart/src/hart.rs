@@ -4,8 +4,8 @@ use crate::alloc::SlabAllocator;
 use crate::concurrency::read_gate::{LSN_NEVER, PendingWrite, ReadGate};
 use crate::concurrency::writer_gate::WriterGate;
 use crate::format::layout::{
-    FORMAT_VERSION, Geometry, MAGIC, ROOT_BATCH, ROOT_CRC, ROOT_DATA_START, ROOT_HIGH_WATER, ROOT_MAGIC,
-    ROOT_SEGMENT_COUNT, ROOT_VERSION, SEGMENT_SHIFT_MAX, SEGMENT_SHIFT_MIN, Tag, seal,
+    FORMAT_VERSION, Geometry, MAGIC, ROOT_BATCH, ROOT_CRC, ROOT_DATA_START, ROOT_DIRECTORY, ROOT_HIGH_WATER,
+    ROOT_MAGIC, ROOT_SEGMENT_COUNT, ROOT_VERSION, SEGMENT_SHIFT_MAX, SEGMENT_SHIFT_MIN, Tag, seal,
 };
 use crate::format::space::{LeafKeys, MapSpace};
 use crate::index::{ENTRY_COUNT, Index, entry_of};
@@ -76,7 +76,9 @@ impl Hart {
             });
         };
         region.grow(geometry.data_start)?;
-        for (at, tag) in [(ROOT_HIGH_WATER, Tag::HighWater), (ROOT_BATCH, Tag::Batch)] {
+        for (at, tag) in
+            [(ROOT_HIGH_WATER, Tag::HighWater), (ROOT_BATCH, Tag::Batch), (ROOT_DIRECTORY, Tag::Place)]
+        {
             region.store(at, seal(tag, 0), Ordering::Release);
             region.flush(at, 8);
         }

@@ -127,11 +127,12 @@ fn a_free_slot_or_segment_that_is_blank_is_damage() {
 
 /// Makes the words those that version 1 would have.
 fn downgrade(words: &mut [u64]) {
-    assert_eq!(words[1], u64::from(SHIFT) << 32 | 3);
+    assert_eq!(words[1], u64::from(SHIFT) << 32 | 4);
     let segments = (words[8] >> 24) as usize;
     let data_start = words[3] as usize / 8;
     let segment_bytes = 1_usize << SHIFT;
     words[16] = 0;
+    words[24] = 0;
     for segment in 0..segments {
         let value = words[512 + segment] >> 24;
         if value & 15 == 4 {
@@ -188,7 +189,7 @@ fn a_map_of_version_1_opens_and_is_upgraded_when_it_is_opened_for_writing() {
     assert!(hart.check().unwrap().is_sound());
     drop(hart);
     let upgraded = words_of(&region);
-    assert_eq!(upgraded[1] as u32, 3);
+    assert_eq!(upgraded[1] as u32, 4);
     assert!(is_refused(&model, &upgraded, meta..meta + 1), "a free slot has its mark now");
     let entry = (512..512 + (upgraded[8] >> 24) as usize).find(|&at| words[at] == 0).expect("a free segment");
     assert!(is_refused(&model, &upgraded, entry..entry + 1), "and so has a free segment");
@@ -200,7 +201,7 @@ fn a_map_of_version_1_opens_and_is_upgraded_when_it_is_opened_for_writing() {
         let (hart, found) = recovered(image, &options()).expect("an upgrade that a crash interrupted");
         assert!(found == model);
         assert!(hart.check().unwrap().is_sound());
-        assert_eq!(words_of(hart.region())[1] as u32, 3);
+        assert_eq!(words_of(hart.region())[1] as u32, 4);
         let (_, found) = recovered(image, &read_only).expect("read-only, too");
         assert!(found == model);
     }

@@ -237,7 +237,7 @@ impl std::fmt::Display for Error {
             ),
             Self::Full { path, wanted, capacity, .. } => write!(
                 f,
-                "the {capacity} bytes of {} are in use ({wanted} more were wanted); delete records, or export them and load a pool of larger capacity",
+                "the {capacity} bytes of {} are in use ({wanted} more were wanted); delete records, or open the pool with a greater capacity",
                 path.display()
             ),
             Self::Unsupported { what } => f.write_str(what),

@@ -89,7 +89,6 @@ impl Map {
 
     pub(crate) fn open_with(path: &Path, options: &MapOptions) -> Result<Self> {
         options.validate()?;
-        options.must_be_capacity_of(path)?;
         let start = Instant::now();
         let options = &options.memory_limited();
         let pool = options.pool().open(path)?;

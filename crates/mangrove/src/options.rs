@@ -1,8 +1,7 @@
 //! Options with which a map is opened.
 
 use crate::{Error, Result};
-use mangrove_pool::{Durability, MediumKind, Pool, PoolConfig, PoolOptions};
-use std::path::Path;
+use mangrove_pool::{Durability, PoolConfig, PoolOptions};
 
 /// Tag of this engine in a pool's superblock.
 const KIND: &str = "map";
@@ -61,7 +60,7 @@ impl MapOptions {
 
     mangrove_pool::pool_config_setters! { config:
         config, create, read_only, medium, durability, nowait_within, busy_wait, keeps_recent, memory_bytes_max,
-        capacity("1 MiB to 64 TiB. Each GiB costs 32 KiB of the data file. Default: 128 GiB. A map that is there keeps its own, and another one is refused."),
+        capacity("1 MiB to 64 TiB. Each GiB costs 32 KiB of the data file. Default: 128 GiB. A map that is there grows to a greater one, in place, when it is opened for writing; a smaller one is refused."),
         log_bytes, domain, bulk_load,
     }
 
@@ -92,8 +91,8 @@ impl MapOptions {
     }
 
     pub(crate) fn pool(&self) -> PoolOptions {
-        let capacity = self.config.capacity.unwrap_or(CAPACITY_BYTES_DEFAULT);
-        PoolOptions::new().config(self.config.clone()).capacity(capacity).kind(KIND).finish_later(true)
+        let options = PoolOptions::new().config(self.config.clone()).new_capacity(CAPACITY_BYTES_DEFAULT);
+        options.kind(KIND).finish_later(true)
     }
 
     /// Checks the options themselves, before a pool is created with them.
@@ -107,31 +106,6 @@ impl MapOptions {
             }),
             _ => Ok(()),
         }
-    }
-
-    /// Refuses a capacity other than that of the map at `path`, if there is one. It cannot grow in place: the size of
-    /// the map's directory, at the beginning of the data file, follows from it.
-    ///
-    /// # Errors
-    /// [`Error::Unsupported`].
-    pub(crate) fn must_be_capacity_of(&self, path: &Path) -> Result<()> {
-        let Some(wanted) = self.config.capacity else { return Ok(()) };
-        // What is no pool, or no sound one, is told by the opening.
-        let Ok(info) = Pool::inspect(path) else { return Ok(()) };
-        // A pool on a device has no more than the device.
-        let is_device = info.medium == MediumKind::Dax && info.capacity < wanted;
-        if info.kind != KIND || info.capacity == wanted.next_multiple_of(4096) || is_device {
-            return Ok(());
-        }
-        Err(Error::Unsupported {
-            what: format!(
-                "{}: its capacity is {} bytes, which cannot be changed to {wanted}; open it without a capacity, or \
-                 move its records into a new pool (mangrove map export OLD | mangrove map load NEW --format tsv \
-                 --capacity SIZE)",
-                path.display(),
-                info.capacity,
-            ),
-        })
     }
 
     pub(crate) fn engine(&self, image_verified: bool) -> mangrove_hart::Options {

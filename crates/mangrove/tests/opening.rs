@@ -59,26 +59,6 @@ fn one_configuration_opens_a_map() {
 }
 
 #[test]
-fn another_capacity_than_the_maps_is_refused_and_not_ignored() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("p");
-    let options = |bytes| Map::options().log_bytes(1 << 20).capacity(bytes);
-    options((8 << 20) - 1).open(&path).unwrap().put("k", "v").unwrap();
-    for bytes in [4 << 20, 16 << 20] {
-        for options in [options(bytes), options(bytes).read_only(true)] {
-            let error = options.open(&path).unwrap_err();
-            let text = error.to_string();
-            assert!(matches!(error, Error::Unsupported { .. }), "{text}");
-            assert!(text.contains("its capacity is 8388608 bytes") && text.contains("--capacity"), "{text}");
-        }
-    }
-    for bytes in [8 << 20, (8 << 20) - 1] {
-        assert_eq!(options(bytes).open(&path).unwrap().get("k").unwrap().as_deref(), Some(&b"v"[..]));
-    }
-    assert_eq!(Map::open(&path).unwrap().info().capacity, 8 << 20);
-}
-
-#[test]
 fn a_capacity_that_holds_no_map_leaves_no_pool() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("p");

@@ -197,6 +197,7 @@ fn prepare(options: &PoolOptions, directory: &Path) -> Result<Superblock> {
         group: None,
         made: false,
         alone: false,
+        unsaved: None,
     })
 }
 

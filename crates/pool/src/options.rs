@@ -57,6 +57,7 @@ pub struct PoolOptions {
     pub(crate) devdax: Option<PathBuf>,
     pub(crate) instruction: Option<FlushInstruction>,
     pub(crate) kind: String,
+    pub(crate) new_capacity: u64,
     pub(crate) address: AddressChoice,
     pub(crate) start: Start,
     pub(crate) background: bool,
@@ -77,6 +78,7 @@ impl Default for PoolOptions {
             devdax: None,
             instruction: None,
             kind: String::new(),
+            new_capacity: CAPACITY_BYTES_DEFAULT,
             address: AddressChoice::Anywhere,
             start: Start::Read,
             background: true,
@@ -103,6 +105,14 @@ impl PoolOptions {
         config, create, read_only, medium, durability, nowait_within, busy_wait, keeps_recent, memory_bytes_max,
         capacity("64 KiB to 64 TiB. Default: 1 TiB."),
         log_bytes, domain, bulk_load,
+    }
+
+    /// The capacity of a pool that is created, where [`capacity`](PoolOptions::capacity) asks for none; an existing
+    /// pool keeps its own. Default: 1 TiB.
+    #[must_use]
+    pub fn new_capacity(mut self, bytes: u64) -> Self {
+        self.new_capacity = bytes;
+        self
     }
 
     /// The devdax device that holds the region of a new dax pool. Creation zeroes the device, and fails if its
@@ -233,7 +243,7 @@ impl PoolOptions {
     }
 
     pub(crate) fn capacity_bytes(&self) -> u64 {
-        self.config.capacity.unwrap_or(CAPACITY_BYTES_DEFAULT)
+        self.config.capacity.unwrap_or(self.new_capacity)
     }
 
     /// What the log of a new pool may grow to, in whole pages.
@@ -278,6 +288,47 @@ impl PoolOptions {
 
     pub(crate) fn domain_resolved(&self) -> Result<PersistenceDomain> {
         PersistenceDomain::resolve(self.config.domain, self.instruction)
+    }
+
+    /// Changes the superblock of an existing pool as these options ask: its capacity, and what its log may grow to. The
+    /// opening saves it when nothing can fail any more for what it finds.
+    ///
+    /// # Errors
+    /// `Unsupported` for what cannot be changed so.
+    pub(crate) fn change(&self, directory: &Path, sb: &mut Superblock) -> Result<()> {
+        let refuse = |what: String| Err(Error::Unsupported { what: format!("{}: {what}", directory.display()) });
+        let wanted = self.config.capacity.map_or(sb.capacity, |bytes| bytes.next_multiple_of(4096));
+        // A pool on a device has no more than the device.
+        if wanted != sb.capacity && !(sb.devdax.is_some() && wanted > sb.capacity) {
+            let now = sb.capacity;
+            if wanted < now {
+                return refuse(format!(
+                    "its capacity is {now} bytes and can only become greater, not {wanted}; open it without a capacity"
+                ));
+            }
+            if self.config.read_only {
+                return refuse(format!(
+                    "its capacity is {now} bytes; to make it {wanted}, open the pool for writing"
+                ));
+            }
+            sb.resize(wanted, sb.log_bytes_max);
+        }
+        if self.config.read_only || sb.medium != MediumKind::File {
+            return Ok(());
+        }
+        let kept = sb.log_bytes_kept();
+        let wanted = self.config.log_bytes.map_or(kept, |bytes| bytes.next_multiple_of(4096));
+        if wanted < sb.log_bytes {
+            return refuse(format!(
+                "its log has {} bytes and does not become shorter, so {wanted} cannot be its most; open it without a \
+                 size of the log, or with a greater one",
+                sb.log_bytes
+            ));
+        }
+        if wanted != kept {
+            sb.resize(sb.capacity, wanted);
+        }
+        Ok(())
     }
 
     /// An existing pool keeps its kind and its medium; a caller that asks for another one gets an error.

@@ -160,8 +160,11 @@ impl Pool {
         {
             return Ok(Self::read_only(directory, &sb, recovered, None));
         }
-        let (file, sb, made) = Self::open_superblock(directory, options, &mut begins)?;
+        let (file, mut sb, made) = Self::open_superblock(directory, options, &mut begins)?;
         options.refuse_other(directory, &sb)?;
+        if made == Made::Before {
+            options.change(directory, &mut sb)?;
+        }
         let PoolFiles { data, log } = PoolFiles::open(storage, directory, &sb, options.config.read_only)?;
         let mut pool = match log {
             Some(_) if made == Made::ToLoad => Self::open_to_load(directory, options, sb, file, data)?,
@@ -275,7 +278,8 @@ impl Pool {
             recovered.remove_superfluous(storage, &sb)?;
         }
         let left = recovered.deferred(storage, directory, &sb)?;
-        let superblock = SuperblockFile::new(file, sb);
+        let mut superblock = SuperblockFile::new(file, sb);
+        superblock.save()?;
         let parts = recovered.into_parts(
             Arc::clone(&options.storage),
             directory,

@@ -6,7 +6,7 @@ use crate::error::{is_no_descriptor, is_no_space};
 use crate::format::page_sums::{CHECKSUM_BYTES, PAGE_BYTES, PageChecksums};
 use crate::format::ring_layout::RingLayout;
 use crate::format::superblock;
-use crate::format::superblock::{COPY_BYTES, RecordedGroup, Superblock, VERSION};
+use crate::format::superblock::{COPY_BYTES, RecordedGroup, SavedSizes, Superblock, VERSION};
 use crate::stat::MediumKind;
 use crate::storage::traits::{FileMap, LockKind, OpenHow, PathKind, Storage, StorageFile, here};
 use crate::{Error, Lsn, Range, Result, Site};
@@ -482,6 +482,21 @@ impl SuperblockFile {
     /// changes nothing; if not, nothing relied on it, and the older copy is still whole.
     pub(crate) fn rewrite(&self, site: Site) -> Result<()> {
         self.write(&self.current, site)
+    }
+
+    /// Writes what this opening has changed: see [`Superblock::unsaved`].
+    ///
+    /// Durable-order: before the region grows beyond the old capacity, and the log beyond the old limit. Otherwise the
+    /// next opening would find files that are longer than the superblock allows. Both copies, so that damage to one of
+    /// them later does not bring the old numbers back.
+    pub(crate) fn save(&mut self) -> Result<()> {
+        let Some(SavedSizes { capacity, log_bytes_max }) = self.current.unsaved else { return Ok(()) };
+        // As in `set_dirty`: the copy that was read must be durable before the other is overwritten.
+        self.write(&Superblock { capacity, log_bytes_max, ..self.current.clone() }, here())?;
+        for _ in 0..2 {
+            self.update(here(), |sb| sb.unsaved = None)?;
+        }
+        Ok(())
     }
 
     /// Says that the pool is not clean, in every copy that may become whole.

@@ -47,6 +47,14 @@ impl Region {
         Self { base, len, medium, observers }
     }
 
+    /// Its first `len` bytes, as a region of their own: what it was before it grew, for tests.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn first(&self, len: u64) -> Self {
+        assert!(len <= self.len, "a part of the region");
+        Self { base: self.base, len, medium: Arc::clone(&self.medium), observers: self.observers.clone() }
+    }
+
     /// First byte. Stores through it bypass the crash simulator: read only.
     #[inline]
     #[must_use]

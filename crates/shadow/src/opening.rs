@@ -4,7 +4,7 @@ use crate::layout::{
     AT_RINGS, PAGE_BYTES, RING_BYTES_DEFAULT, RING_BYTES_MAX, RING_BYTES_MIN, ShadowLayout, VERSION,
 };
 use crate::{Error, Options, Result, Shadow};
-use mangrove_pool::{AddressChoice, Medium, MediumKind, Pool, Region};
+use mangrove_pool::{AddressChoice, Medium, MediumKind, Pool, PoolConfig, PoolInfo, Region};
 use std::path::Path;
 
 impl Options {
@@ -32,22 +32,61 @@ impl Options {
     /// The pool at `path`. On dax and emulated its region holds the logs and the durable copy, and has space for
     /// spilled atomic groups.
     pub(crate) fn pool(&self, path: &Path) -> Result<Pool> {
-        let mut pool = self.pool.clone().config(self.config.clone()).background(self.background);
+        // The pool below would grow; what lies in it cannot: see `refuse_other_sizes`.
+        let config = PoolConfig { capacity: None, ..self.config.clone() };
+        let mut pool = self.pool.clone().config(config).background(self.background);
         let ringed = match pool.inspect(path) {
             Ok(info) => info.medium != MediumKind::File,
             // There is no pool, or opening will report the error.
             Err(_) => pool.settle_medium(path),
         };
         if !ringed {
-            return pool.capacity(self.capacity_bytes()).address(self.address).open(path);
+            return pool.new_capacity(self.capacity_bytes()).address(self.address).open(path);
         }
-        let layout = self.layout(0);
-        let capacity = (layout.image_start() + layout.capacity).saturating_add(layout.capacity);
         // The logs lie in the region; the pool itself has none. Those of a closed shadow are empty.
         let pool = pool
             .log_bytes(mangrove_pool::LOG_BYTES_DEFAULT)
             .unread_when_closed(AT_RINGS, ShadowLayout::rings);
-        pool.capacity(capacity.min(mangrove_pool::CAPACITY_BYTES_MAX)).open(path)
+        pool.new_capacity(self.ringed_capacity()).open(path)
+    }
+
+    /// The capacity of a new pool whose region holds the logs.
+    fn ringed_capacity(&self) -> u64 {
+        let layout = self.layout(0);
+        let capacity = (layout.image_start() + layout.capacity).saturating_add(layout.capacity);
+        capacity.min(mangrove_pool::CAPACITY_BYTES_MAX)
+    }
+
+    /// Refuses sizes other than those of an existing shadow. It lies at one address in every process, with others
+    /// behind it, and its owner's structures are laid out for the capacity; rings are where atomic groups lie.
+    ///
+    /// # Errors
+    /// `Unsupported`.
+    pub(crate) fn refuse_other_sizes(&self, shadow: &Shadow, info: &PoolInfo) -> Result<()> {
+        let refuse =
+            |what: String| Err(Error::Unsupported { what: format!("{}: {what}", info.path.display()) });
+        let is_ringed = info.medium != MediumKind::File;
+        if let Some(wanted) = self.config.capacity.map(|bytes| bytes.next_multiple_of(PAGE_BYTES)) {
+            let now = if is_ringed { shadow.capacity() } else { info.capacity };
+            // It got less than it was made with where there was no more address space, or no larger device.
+            let is_as_made = is_ringed && (info.capacity == self.ringed_capacity() || info.devdax.is_some());
+            if wanted != now && !(is_as_made && wanted > now) {
+                return refuse(format!(
+                    "its capacity is {now} bytes, which cannot be changed to {wanted}; open it without a capacity, \
+                     or with this one"
+                ));
+            }
+        }
+        if let Some(now) = shadow.ring_bytes() {
+            let wanted = self.layout(0).ring_bytes;
+            if self.config.log_bytes.is_some() && wanted != now {
+                return refuse(format!(
+                    "each of its logs has {now} bytes, which cannot be changed to {wanted}; open it without a size of \
+                     the log"
+                ));
+            }
+        }
+        Ok(())
     }
 
     /// A region that the caller keeps has the domain that the options name.

@@ -26,6 +26,7 @@ pub struct Options {
     pub(crate) order: Order,
     pub(crate) order_by_domain: bool,
     pub(crate) stamped: bool,
+    new_capacity: u64,
 }
 
 impl Default for Options {
@@ -41,6 +42,7 @@ impl Default for Options {
             order: Order::Dense,
             order_by_domain: false,
             stamped: false,
+            new_capacity: CAPACITY_BYTES_DEFAULT,
         }
     }
 }
@@ -60,8 +62,16 @@ impl Options {
 
     mangrove_pool::pool_config_setters! { config:
         config, create, read_only, medium, durability,
-        capacity("Up to 16 TiB. Default: 256 GiB."),
+        capacity("Up to 16 TiB. Default: 256 GiB. Another one than an existing shadow has is refused."),
         log_bytes, domain,
+    }
+
+    /// The capacity of a shadow that is created, where [`capacity`](Options::capacity) asks for none; an existing one
+    /// keeps its own. Default: 256 GiB.
+    #[must_use]
+    pub fn new_capacity(mut self, bytes: u64) -> Self {
+        self.new_capacity = bytes;
+        self
     }
 
     /// Which instruction flushes a line (dax and emulated).
@@ -175,7 +185,7 @@ impl Options {
     }
 
     pub(crate) fn capacity_bytes(&self) -> u64 {
-        self.config.capacity.unwrap_or(CAPACITY_BYTES_DEFAULT)
+        self.config.capacity.unwrap_or(self.new_capacity)
     }
 
     pub(crate) fn validate(&self) -> Result<()> {

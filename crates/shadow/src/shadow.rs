@@ -73,7 +73,13 @@ impl Shadow {
         if options.config.read_only {
             return Self::read_only(pool, begun);
         }
-        match Self::in_pool(&pool, options) {
+        let opened = Self::in_pool(&pool, options).and_then(|shadow| {
+            if !shadow.report.created {
+                options.refuse_other_sizes(&shadow, pool.info())?;
+            }
+            Ok(shadow)
+        });
+        match opened {
             Ok(mut shadow) => {
                 shadow.pool = Some(pool);
                 shadow.memory_max =
@@ -245,6 +251,14 @@ impl Shadow {
             Backing::Log(log) => log.region.len(),
             Backing::Rings(rings) => rings.working.len(),
             Backing::ReadOnly(copy) => copy.capacity(),
+        }
+    }
+
+    /// Bytes of each log in the region; none where the pool below has the log.
+    pub(crate) fn ring_bytes(&self) -> Option<u64> {
+        match &self.backing {
+            Backing::Rings(rings) => Some(rings.layout.ring_bytes),
+            Backing::Log(_) | Backing::ReadOnly(_) => None,
         }
     }
 

@@ -123,3 +123,34 @@ fn a_unit_longer_than_the_log_is_whole_and_leaves_no_file_behind() {
     let error = options().open(&path).unwrap_err();
     assert!(matches!(error, Error::Corrupt { .. }), "{error}");
 }
+
+/// What lies in it is laid out for its capacity, at an address with others behind it.
+#[test]
+fn other_sizes_than_those_of_an_existing_shadow_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let base = || Options::new().create(Create::IfMissing);
+    for (name, medium) in
+        [("file", Medium::File), ("rings", Medium::Emulated(mangrove_shadow::Latency::new(0, 0)))]
+    {
+        let path = dir.path().join(name);
+        let made = base().medium(medium).capacity(16 << 20).log_bytes(64 << 10);
+        made.open(&path).unwrap().close().unwrap();
+        for bytes in [8 << 20, 32 << 20] {
+            let error = base().capacity(bytes).open(&path).unwrap_err();
+            let text = error.to_string();
+            assert!(matches!(error, Error::Unsupported { .. }), "{text}");
+            let says = format!("its capacity is 16777216 bytes, which cannot be changed to {bytes}");
+            assert!(text.contains(&says), "{text}");
+        }
+        if name == "rings" {
+            let text = base().log_bytes(128 << 10).open(&path).unwrap_err().to_string();
+            assert!(text.contains("each of its logs has 65536 bytes, which cannot be changed to 131072"), "{text}");
+        } else {
+            base().log_bytes(128 << 10).open(&path).unwrap().close().unwrap();
+        }
+        // Nothing else was asked for, or what it has, or only what a new one would get.
+        base().open(&path).unwrap().close().unwrap();
+        base().capacity((16 << 20) - 1).open(&path).unwrap().close().unwrap();
+        base().new_capacity(1 << 30).open(&path).unwrap().close().unwrap();
+    }
+}

@@ -192,7 +192,7 @@ pub unsafe extern "C" fn mangrove_heap_options_set_durability_interval(
 }
 
 /// The most bytes that a new heap can grow to, 8 MiB to 16 TiB: address space, not disk space. It cannot
-/// be changed later. Default: 256 GiB.
+/// be changed later: a heap that has another one is not opened (MANGROVE_ERR_UNSUPPORTED). Default: 256 GiB.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mangrove_heap_options_set_capacity(
     options: *mut mangrove_heap_options,

@@ -36,6 +36,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
             "capacity": info.capacity,
             "image_bytes": info.image_bytes,
             "log_bytes": info.log_bytes,
+            "log_bytes_max": info.log_bytes_max,
             "clean": info.clean,
             "busy": info.busy,
         }))?;
@@ -53,7 +54,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
         ("format", format!("version {}", info.version)),
         ("medium", info.medium.to_string()),
         ("image", format!("{} of at most {}", human(info.image_bytes), human(info.capacity))),
-        ("redo log", human(info.log_bytes)),
+        ("redo log", format!("{} of at most {}", human(info.log_bytes), human(info.log_bytes_max))),
         ("state", state.to_owned()),
     ];
     match &heap {

@@ -2,7 +2,7 @@
 
 use crate::engines::map_model::{Bytes, MapModel, MapOp, Short};
 use crate::engines::map_workload;
-use crate::engines::map_workload::SCENARIOS;
+use crate::engines::map_workload::{GROWTH, SCENARIOS};
 use crate::engines::subject::{Promised, Subject};
 use crate::machine::interrupt::during_and_told;
 use crate::quiet::quietly;
@@ -23,10 +23,15 @@ const SEGMENT_SHIFT: u32 = 12;
 /// Readers' epochs advance after a number of reads; this many reads pass three epochs.
 const QUIESCE_READS: u32 = 600;
 
-/// The map under test. `INTERVAL`: acknowledged writes are durable at `sync` only.
-pub struct MapSubject<const INTERVAL: bool> {
+/// The map under test. `INTERVAL`: acknowledged writes are durable at `sync` only. `GROWS`: it is made in a part of the
+/// region, and gets the rest when it is opened again.
+pub struct MapSubject<const INTERVAL: bool, const GROWS: bool = false> {
     map: Arc<Hart>,
+    region: Region,
 }
+
+/// A map that grows is made in this part of its region.
+const SMALL_PART: u64 = 4;
 
 fn options(interval: bool) -> Options {
     Options {
@@ -58,7 +63,7 @@ fn expect<T: PartialEq + fmt::Debug>(what: &str, found: T, wanted: T) -> Result<
     if found == wanted { Ok(()) } else { Err(format!("{what} answered {found:?} instead of {wanted:?}")) }
 }
 
-impl<const INTERVAL: bool> MapSubject<INTERVAL> {
+impl<const INTERVAL: bool, const GROWS: bool> MapSubject<INTERVAL, GROWS> {
     /// The map itself.
     #[must_use]
     pub fn map(&self) -> &Hart {
@@ -101,16 +106,22 @@ impl<const INTERVAL: bool> MapSubject<INTERVAL> {
     }
 }
 
-impl<const INTERVAL: bool> Subject for MapSubject<INTERVAL> {
+impl<const INTERVAL: bool, const GROWS: bool> Subject for MapSubject<INTERVAL, GROWS> {
     type Op = MapOp;
     type Model = MapModel;
 
-    const NAME: &'static str = if INTERVAL { "map-interval" } else { "map" };
+    const NAME: &'static str = match (INTERVAL, GROWS) {
+        (false, false) => "map",
+        (true, false) => "map-interval",
+        (false, true) => "map-grows",
+        (true, true) => "map-grows-interval",
+    };
     const REGION_BYTES: u64 = 1 << 20;
 
     fn create(region: Region) -> Result<Self, String> {
-        let map = Hart::create(region, &options(INTERVAL)).map_err(|e| e.to_string())?;
-        Ok(Self { map: Arc::new(map) })
+        let part = if GROWS { region.first(region.len() / SMALL_PART) } else { region.clone() };
+        let map = Hart::create(part, &options(INTERVAL)).map_err(|e| e.to_string())?;
+        Ok(Self { map: Arc::new(map), region })
     }
 
     fn is_unfinished(region: &Region) -> bool {
@@ -121,8 +132,8 @@ impl<const INTERVAL: bool> Subject for MapSubject<INTERVAL> {
     }
 
     fn recover(region: Region) -> Result<Self, String> {
-        let (map, _) = Hart::recover(region, &options(INTERVAL)).map_err(|e| e.to_string())?;
-        Ok(Self { map: Arc::new(map) })
+        let (map, _) = Hart::recover(region.clone(), &options(INTERVAL)).map_err(|e| e.to_string())?;
+        Ok(Self { map: Arc::new(map), region })
     }
 
     fn apply(&mut self, index: u32, op: &MapOp, before: &MapModel) -> Result<Promised, String> {
@@ -188,6 +199,11 @@ impl<const INTERVAL: bool> Subject for MapSubject<INTERVAL> {
                 for _ in 0..QUIESCE_READS {
                     map.contains(b"").map_err(text)?;
                 }
+                Promised::Nothing
+            }
+            MapOp::Grow => {
+                let opened = Hart::recover(self.region.clone(), &options(INTERVAL));
+                self.map = Arc::new(opened.map_err(text)?.0);
                 Promised::Nothing
             }
             MapOp::During((key, value), at, (inner_key, inner_value)) => {
@@ -281,15 +297,15 @@ impl<const INTERVAL: bool> Subject for MapSubject<INTERVAL> {
     }
 
     fn scenario_count() -> u32 {
-        SCENARIOS.len() as u32
+        if GROWS { 1 } else { SCENARIOS.len() as u32 }
     }
 
     fn scenario_name(scenario: u32) -> &'static str {
-        SCENARIOS[scenario as usize]
+        if GROWS { GROWTH } else { SCENARIOS[scenario as usize] }
     }
 
     fn workload(scenario: u32, rng: &mut Rng) -> Vec<MapOp> {
-        map_workload::workload(SCENARIOS[scenario as usize], rng, INTERVAL)
+        map_workload::workload(Self::scenario_name(scenario), rng, INTERVAL)
     }
 
     fn follow_up(rng: &mut Rng, recovered: &MapModel) -> Vec<MapOp> {

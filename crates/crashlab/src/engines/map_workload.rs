@@ -21,6 +21,9 @@ pub const SCENARIOS: [&str; 13] = [
     "one put inside another",
 ];
 
+/// The scenario of a map that grows.
+pub(crate) const GROWTH: &str = "growth";
+
 /// Generates operations and keeps the model, so that comparisons succeed when they should.
 struct Writer<'a> {
     rng: &'a mut Rng,
@@ -217,6 +220,7 @@ pub(crate) fn workload(scenario: &str, rng: &mut Rng, interval: bool) -> Vec<Map
                 w.delete_range();
             }
         }
+        GROWTH => grow(&mut w),
         "chunk allocation and recycle" => recycle(&mut w),
         "segments change hands" => change_hands(&mut w),
         "extents grow together" => grow_together(&mut w),
@@ -250,6 +254,30 @@ pub(crate) fn workload(scenario: &str, rng: &mut Rng, interval: bool) -> Vec<Map
         }
     }
     if interval { add_syncs(w.ops, w.rng) } else { w.ops }
+}
+
+/// Fills a part of a small map, or most of it, and goes on in the space that it gets: its directory moves to what was
+/// the next segment.
+fn grow(w: &mut Writer<'_>) {
+    w.lengths = CLASSES;
+    for _ in 0..w.rng.below(12) {
+        w.any();
+    }
+    w.push(MapOp::Grow);
+    let large = |n: u64| -> Bytes { format!("large{n}").into_bytes().into() };
+    for n in 0..20 {
+        if w.rng.one_in(3) {
+            w.any();
+        }
+        // Together about what the small part has.
+        let value = w.rng.bytes(9000).into();
+        w.push(MapOp::Put(large(n), value, Durable));
+    }
+    (0..8).for_each(|_| w.any());
+    if w.rng.one_in(2) {
+        w.push(MapOp::Grow);
+    }
+    (0..8).for_each(|_| w.any());
 }
 
 /// Fills several chunks of one class, empties them in some order, and fills another class: segments change from one

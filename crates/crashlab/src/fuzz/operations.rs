@@ -148,12 +148,12 @@ pub fn operations(data: &[u8]) -> Result<(), String> {
     }
     let Some((place, legs)) = decode(data) else { return Ok(()) };
     let store = |domain| {
-        let machine = || StoreWorld::new(domain, MapSubject::<false>::REGION_BYTES);
+        let machine = || StoreWorld::new(domain, <MapSubject<false>>::REGION_BYTES);
         [machine(), machine()]
     };
     let file = |interval| {
         let plan = FilePlan {
-            capacity: MapSubject::<false>::REGION_BYTES,
+            capacity: <MapSubject<false>>::REGION_BYTES,
             log_bytes: LOG_BYTES,
             interval,
             ..FilePlan::default()

@@ -146,19 +146,19 @@ fn hostile_files(victim: &Victim, edits: &[Edit], reseal: bool) -> Result<(), St
 fn hostile_region(victim: &Victim, edits: &[Edit]) -> Result<(), String> {
     let image = victim.files().into_iter().find(|(name, _)| name == "image").map(|(_, n)| n);
     let mut bytes = image.and_then(|n| victim.tree.files.get(&n).cloned()).unwrap_or_default();
-    bytes.resize(MapSubject::<false>::REGION_BYTES as usize, 0);
+    bytes.resize(<MapSubject<false>>::REGION_BYTES as usize, 0);
     for edit in edits.iter().take(32).filter(|e| !matches!(e, Edit::Truncate { .. } | Edit::Extend { .. })) {
         apply(edit, &mut [&mut bytes]);
     }
-    bytes.resize(MapSubject::<false>::REGION_BYTES as usize, 0);
+    bytes.resize(<MapSubject<false>>::REGION_BYTES as usize, 0);
     let memory = SimulatedMemory::new(bytes.len());
     memory.put(0, &bytes);
     let (_, region) = RecordingMedium::region(&memory, bytes.len() as u64, &Arc::new(Sites::new()));
-    let Ok(mut map) = MapSubject::<false>::recover(region) else { return Ok(()) };
+    let Ok(mut map) = <MapSubject<false>>::recover(region) else { return Ok(()) };
     let _ = map.check();
     let model = &victim.states[victim.states.len() - 1];
     let _ = map.holds(model);
-    for (index, op) in MapSubject::<false>::follow_up(&mut Rng::new(5), model).iter().enumerate() {
+    for (index, op) in <MapSubject<false>>::follow_up(&mut Rng::new(5), model).iter().enumerate() {
         let _ = map.apply(index as u32, op, model);
     }
     Ok(())

@@ -27,7 +27,7 @@ pub(super) struct Victim {
 pub(super) fn options(disk: &Disk) -> PoolOptions {
     PoolOptions::new()
         .medium(Medium::File)
-        .capacity(MapSubject::<false>::REGION_BYTES)
+        .capacity(<MapSubject<false>>::REGION_BYTES)
         .log_bytes(LOG_BYTES)
         .kind("crashlab")
         .background(false)
@@ -48,7 +48,7 @@ fn make(scenario: &str, clean: bool) -> Victim {
     tree.folders.insert("/".into(), Default::default());
     let disk = Disk::new(tree, Arc::new(Sites::new()));
     let pool: Pool = options(&disk).create(Create::New).open(POOL).expect("a new pool on a new disk");
-    let mut map = MapSubject::<false>::create(pool.region().clone()).expect("a new map in a new pool");
+    let mut map = <MapSubject<false>>::create(pool.region().clone()).expect("a new map in a new pool");
     let mut states = vec![MapModel::default()];
     for (index, op) in workload(scenario, &mut Rng::new(7), false).iter().enumerate() {
         let before = states[index].clone();
@@ -85,7 +85,7 @@ impl Victim {
 pub(super) fn try_open(tree: DiskTree, victim: &Victim, strict: bool) -> Result<Option<()>, String> {
     let disk = Disk::new(tree, Arc::new(Sites::new()));
     let Ok(pool) = options(&disk).open(POOL) else { return Ok(None) };
-    let Ok(mut map) = MapSubject::<false>::recover(pool.region().clone()) else { return Ok(None) };
+    let Ok(mut map) = <MapSubject<false>>::recover(pool.region().clone()) else { return Ok(None) };
     // A check may find damage, but not panic.
     let sound = map.check();
     if strict {
@@ -105,7 +105,7 @@ pub(super) fn try_open(tree: DiskTree, victim: &Victim, strict: bool) -> Result<
     // Whatever the map holds now: using it must neither panic nor hang.
     let mut rng = Rng::new(3);
     for (index, op) in
-        MapSubject::<false>::follow_up(&mut rng, &victim.states[victim.states.len() - 1]).iter().enumerate()
+        <MapSubject<false>>::follow_up(&mut rng, &victim.states[victim.states.len() - 1]).iter().enumerate()
     {
         let _ = map.apply(index as u32, op, &MapModel::default());
     }

@@ -30,6 +30,12 @@ const INTERVAL_SHARE: u64 = 4;
 /// For so many images of transactions on bytes there is one of transactions on collections, which takes longer.
 const COLLECTIONS_SHARE: u64 = 10;
 
+/// For so many images of maps there is one of maps that grow.
+const GROWTH_SHARE: u64 = 10;
+
+/// What only maps that grow run.
+const GROWTH: &str = "hart/src/recovery/move_directory.rs";
+
 /// What only commits by time stamps run.
 const BY_STAMPS: [&str; 3] =
     ["txn/src/commit/spht", "txn/src/commit/precedence.rs", "txn/src/commit/stamp_clock.rs"];
@@ -155,7 +161,17 @@ impl Campaign {
     /// The first violation.
     pub fn sweep(&self, progress: &mut dyn FnMut(&Tally)) -> Result<Tally, Box<Violation>> {
         match self.engine {
-            EngineKind::Map => self.sweep_of::<MapSubject<false>, MapSubject<true>>(false, progress),
+            EngineKind::Map => {
+                let injected = self.sites.injected();
+                // No other form runs that code.
+                if injected.is_some_and(|site| site.file.contains(GROWTH)) {
+                    return self.sweep_of::<MapSubject<false, true>, MapSubject<true, true>>(false, progress);
+                }
+                let tally = self.sweep_of::<MapSubject<false>, MapSubject<true>>(false, progress)?;
+                let images = self.limits.images / GROWTH_SHARE;
+                let fewer = Self { limits: Limits { images, ..self.limits }, ..self.clone() };
+                fewer.sweep_from::<MapSubject<false, true>, MapSubject<true, true>>(tally, false, progress)
+            }
             EngineKind::Shadow => self.sweep_of::<ShadowSubject<false>, ShadowSubject<true>>(true, progress),
             EngineKind::Txn => {
                 let _silencer = Silencer::set(&self.sites);
@@ -300,6 +316,9 @@ impl Campaign {
     /// Its violation.
     pub fn replay(&self, token: &Token) -> Result<String, Box<Violation>> {
         match EngineKind::of(token) {
+            EngineKind::Map if token.engine.starts_with(MapSubject::<false, true>::NAME) => {
+                self.replay_of::<MapSubject<false, true>, MapSubject<true, true>>(token)
+            }
             EngineKind::Map => self.replay_of::<MapSubject<false>, MapSubject<true>>(token),
             EngineKind::Shadow => self.replay_of::<ShadowSubject<false>, ShadowSubject<true>>(token),
             EngineKind::Txn => {
@@ -437,7 +456,7 @@ pub fn discover(
 ) -> Result<BTreeMap<SiteKey, Calls>, Box<Violation>> {
     let limits = Limits { cut_images: 1, again_every: 64, again_images: 2, extra_every: 8, images: u64::MAX };
     let scenarios = match engine {
-        EngineKind::Map => MapSubject::<false>::scenario_count(),
+        EngineKind::Map => <MapSubject<false>>::scenario_count(),
         EngineKind::Shadow => ShadowSubject::<false>::scenario_count(),
         EngineKind::Durable => DurableSubject::<false>::scenario_count(),
         EngineKind::Txn => TxnSubject::<RECORDS>::scenario_count(),

@@ -9,7 +9,7 @@
 //! 3. Recovery writes no entry: it lists entries that no live record needs as stale, and the allocator clears them
 //!    before it allocates the first segment.
 
-use crate::format::layout::{ROOT_HIGH_WATER, SegmentKind, Tag, directory_entry, encode_kind, seal};
+use crate::format::layout::{ROOT_HIGH_WATER, SegmentKind, Tag, encode_kind, seal};
 use crate::format::space::MapSpace;
 use crate::{Error, Options, Result};
 use mangrove_pool::{Error as MediumError, fits_memory};
@@ -142,9 +142,9 @@ impl SegmentPool {
         space.set_usable(high_water);
         for segment in old..high_water {
             let free = encode_kind(segment, SegmentKind::Free);
-            space.region.store(directory_entry(segment), free, Ordering::Release);
+            space.region.store(space.geometry.directory_entry(segment), free, Ordering::Release);
         }
-        space.region.flush(directory_entry(old), granted as usize * 8);
+        space.region.flush(space.geometry.directory_entry(old), granted as usize * 8);
         // Durable-order 2: these entries, the high water, any other entry. Recovery reads the entries below the high
         // water, takes a zero for damage, and reads none beyond.
         space.region.fence();
@@ -184,7 +184,7 @@ fn unreachable_growth(space: &MapSpace) -> Error {
 /// Stores and flushes a directory entry; the caller fences.
 #[track_caller]
 pub(super) fn set_kind(space: &MapSpace, segment: u32, kind: SegmentKind) {
-    let entry = directory_entry(segment);
+    let entry = space.geometry.directory_entry(segment);
     space.region.store(entry, encode_kind(segment, kind), Ordering::Release);
     space.region.flush(entry, 8);
 }

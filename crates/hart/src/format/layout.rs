@@ -8,7 +8,9 @@ use mangrove_pool::crc32c;
 /// "MGRVMAP\0": the first word of a region that holds a map.
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"MGRVMAP\0");
 /// Version of everything in this file.
-pub(crate) const FORMAT_VERSION: u32 = 3;
+pub(crate) const FORMAT_VERSION: u32 = 4;
+/// Since this version the directory may lie in segments.
+pub(crate) const VERSION_OF_MOVES: u32 = 4;
 /// Since this version a chunk's header has removal words, which are zero in a fresh chunk.
 pub(crate) const VERSION_OF_REMOVALS: u32 = 3;
 /// In this version, and in a map that is being upgraded from it, a zero word means: no segment, no batch, a free slot.
@@ -20,7 +22,7 @@ pub(crate) const ROOT_BYTES: u64 = 4096;
 pub(crate) const ROOT_MAGIC: u64 = 0;
 /// Version in the low half, segment shift in the high half.
 pub(crate) const ROOT_VERSION: u64 = 8;
-/// Segments that the directory has entries for.
+/// Segments that the directory behind the root page has entries for.
 pub(crate) const ROOT_SEGMENT_COUNT: u64 = 16;
 /// Offset of segment 0.
 pub(crate) const ROOT_DATA_START: u64 = 24;
@@ -30,17 +32,22 @@ pub(crate) const ROOT_CRC: u64 = 56;
 pub(crate) const ROOT_HIGH_WATER: u64 = 64;
 /// Sealed offset / 64 of the redo list of a committed batch; a line of its own. Sealed zero: no batch.
 pub(crate) const ROOT_BATCH: u64 = 128;
+/// Sealed number of the segment that the directory begins with, plus 1; a line of its own. Sealed zero: it lies behind
+/// the root page.
+pub(crate) const ROOT_DIRECTORY: u64 = 192;
 /// The redo list of a small batch.
 pub(crate) const ROOT_BATCH_AREA: u64 = 256;
 /// Bytes of [`ROOT_BATCH_AREA`].
 pub(crate) const ROOT_BATCH_AREA_BYTES: u64 = ROOT_BYTES - ROOT_BATCH_AREA;
-/// The segment directory follows the root page.
+/// The directory of a new map follows the root page.
 pub(crate) const DIRECTORY: u64 = ROOT_BYTES;
 
 /// Smallest and largest segment.
 pub(crate) const SEGMENT_SHIFT_MIN: u32 = 12;
 /// See [`SEGMENT_SHIFT_MIN`].
 pub(crate) const SEGMENT_SHIFT_MAX: u32 = 24;
+/// Most segments of a map.
+pub(crate) const SEGMENT_COUNT_MAX: u64 = u32::MAX as u64 >> 4;
 /// Offsets fit 46 bits.
 pub(crate) const REGION_BYTES_MAX: u64 = 1 << 46;
 
@@ -96,7 +103,7 @@ const _: () = {
     assert!(CHUNK_HEADER_BYTES == 64 && CHUNK_SLOTS == 56);
     assert!(NEXT_FREE_SHIFT == CHUNK_SLOTS && FULL_SHIFT == NEXT_FREE_SHIFT + 6);
     assert!(CHUNK_MARK == 1 << (FULL_SHIFT + 1));
-    assert!(ROOT_HIGH_WATER == 64 && ROOT_BATCH == 128);
+    assert!(ROOT_HIGH_WATER == 64 && ROOT_BATCH == 128 && ROOT_DIRECTORY == 192);
     assert!(
         ROOT_BATCH_AREA.is_multiple_of(64)
             && (ROOT_BATCH_AREA_BYTES - REDO_HEADER_BYTES) / REDO_ENTRY_BYTES == 159
@@ -124,12 +131,18 @@ pub(crate) enum SegmentKind {
         /// Segments.
         count: u32,
     },
+    /// The first of `count` segments that hold a directory: that of the map, or one which it has given up.
+    Directory {
+        /// Segments.
+        count: u32,
+    },
 }
 
 const KIND_LEAVES: u64 = 1;
 const KIND_VALUES: u64 = 2;
 const KIND_EXTENT: u64 = 3;
 const KIND_FREE: u64 = 4;
+const KIND_DIRECTORY: u64 = 5;
 
 /// What a sealed word describes; part of its CRC, so that a word in the wrong place does not verify.
 #[derive(Clone, Copy)]
@@ -138,6 +151,8 @@ pub(crate) enum Tag {
     HighWater,
     /// [`ROOT_BATCH`].
     Batch,
+    /// [`ROOT_DIRECTORY`].
+    Place,
     /// The directory entry of a segment.
     Directory(u32),
     /// The identity of a chunk of a segment.
@@ -151,6 +166,8 @@ impl Tag {
             Self::Batch => 2 << 56,
             Self::Directory(segment) => 3 << 56 | u64::from(segment),
             Self::Chunk(segment) => 4 << 56 | u64::from(segment),
+            // 5 is that of `removals_seal`.
+            Self::Place => 6 << 56,
         }
     }
 }
@@ -183,6 +200,7 @@ pub(crate) fn encode_kind(segment: u32, kind: SegmentKind) -> u64 {
         SegmentKind::Leaves { class } => KIND_LEAVES | u64::from(class) << 4,
         SegmentKind::Values { class } => KIND_VALUES | u64::from(class) << 4,
         SegmentKind::Extent { count } => KIND_EXTENT | u64::from(count) << 12,
+        SegmentKind::Directory { count } => KIND_DIRECTORY | u64::from(count) << 12,
     };
     seal(Tag::Directory(segment), value)
 }
@@ -197,6 +215,7 @@ pub(crate) fn decode_kind(segment: u32, word: u64) -> Option<SegmentKind> {
         KIND_LEAVES if count == 0 && class != 0 => Some(SegmentKind::Leaves { class }),
         KIND_VALUES if count == 0 && class != 0 => Some(SegmentKind::Values { class }),
         KIND_EXTENT if class == 0 && count != 0 => Some(SegmentKind::Extent { count }),
+        KIND_DIRECTORY if class == 0 && count != 0 => Some(SegmentKind::Directory { count }),
         _ => None,
     }
 }
@@ -231,12 +250,6 @@ pub(crate) fn chunk_word(bitmap: u64, slots: u32) -> u64 {
     CHUNK_MARK | bitmap | rest
 }
 
-/// Offset of the directory entry of `segment`.
-#[inline]
-pub(crate) fn directory_entry(segment: u32) -> u64 {
-    DIRECTORY + u64::from(segment) * 8
-}
-
 /// Where segments lie in a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Geometry {
@@ -244,19 +257,22 @@ pub(crate) struct Geometry {
     pub(crate) data_start: u64,
     /// Bytes of a segment as a power of two.
     pub(crate) shift: u32,
-    /// Segments that fit.
+    /// Segments that fit the region and the directory.
     pub(crate) segment_count: u32,
+    /// Offset of the directory.
+    pub(crate) directory: u64,
 }
 
 impl Geometry {
     /// As many segments of `1 << shift` bytes as fit `region_bytes` with their directory.
     pub(crate) fn of_region(region_bytes: u64, shift: u32) -> Option<Self> {
         let whole = region_bytes.min(REGION_BYTES_MAX).checked_sub(ROOT_BYTES)?;
-        let mut count = (whole / ((1 << shift) + 8)).min(u64::from(u32::MAX) >> 4);
+        let mut count = (whole / ((1 << shift) + 8)).min(SEGMENT_COUNT_MAX);
         while count > 0 {
             let data_start = Self::data_start(count);
             if data_start + (count << shift) <= region_bytes {
-                return Some(Self { data_start, shift, segment_count: count as u32 });
+                let segment_count = count as u32;
+                return Some(Self { data_start, shift, segment_count, directory: DIRECTORY });
             }
             count -= 1;
         }
@@ -266,6 +282,23 @@ impl Geometry {
     /// Offset of segment 0 after a directory of `count` entries.
     pub(crate) fn data_start(count: u64) -> u64 {
         (DIRECTORY + count * 8).next_multiple_of(4096)
+    }
+
+    /// Segments that fit `region_bytes`, whatever the directory has entries for.
+    pub(crate) fn segments_in(&self, region_bytes: u64) -> u32 {
+        let bytes = region_bytes.min(REGION_BYTES_MAX).saturating_sub(self.data_start);
+        (bytes >> self.shift).min(SEGMENT_COUNT_MAX) as u32
+    }
+
+    /// Offset of the directory entry of `segment`.
+    #[inline]
+    pub(crate) fn directory_entry(&self, segment: u32) -> u64 {
+        self.directory + u64::from(segment) * 8
+    }
+
+    /// True when the directory begins in `segment`.
+    pub(crate) fn is_directory(&self, segment: u32) -> bool {
+        self.directory == self.start(segment)
     }
 
     /// Bytes of a segment.
@@ -300,9 +333,12 @@ mod tests {
         for bit in 0..64 {
             assert_eq!(decode_kind(7, word ^ 1 << bit), None, "bit {bit}");
         }
-        for kind in
-            [SegmentKind::Free, SegmentKind::Values { class: 85 }, SegmentKind::Extent { count: 1 << 27 }]
-        {
+        for kind in [
+            SegmentKind::Free,
+            SegmentKind::Values { class: 85 },
+            SegmentKind::Extent { count: 1 << 27 },
+            SegmentKind::Directory { count: 3 },
+        ] {
             assert_eq!(decode_kind(1, encode_kind(1, kind)), Some(kind));
         }
     }
@@ -317,10 +353,10 @@ mod tests {
 
     #[test]
     fn a_zero_word_means_nothing() {
-        for tag in [Tag::HighWater, Tag::Batch, Tag::Directory(0), Tag::Chunk(0)] {
+        for tag in [Tag::HighWater, Tag::Batch, Tag::Place, Tag::Directory(0), Tag::Chunk(0)] {
             assert_eq!(unseal(tag, 0), None);
         }
-        for tag in [Tag::HighWater, Tag::Batch] {
+        for tag in [Tag::HighWater, Tag::Batch, Tag::Place] {
             assert_eq!(unseal(tag, seal(tag, 0)), Some(0));
         }
         assert_eq!(decode_kind(0, 0), None);
@@ -336,11 +372,13 @@ mod tests {
             format!("root page of {ROOT_BYTES} bytes"),
             format!("| {ROOT_HIGH_WATER} | high water"),
             format!("| {ROOT_BATCH} | batch word"),
+            format!("| {ROOT_DIRECTORY} | place of the directory"),
             format!("| {ROOT_BATCH_AREA} | batch area"),
             format!("{CHUNK_SLOTS} slots"),
             format!("header line of {CHUNK_HEADER_BYTES} bytes"),
             format!("| {REDO_REMOVALS} | clear"),
             format!("| {KIND_FREE} | nothing"),
+            format!("| {KIND_DIRECTORY} | the first of"),
             format!("`{:#018x}`", crate::format::leaf::Meta::FREE.0),
             format!("entries of {REDO_ENTRY_BYTES} bytes"),
             format!("leaf classes are {:?}", crate::format::size_class::LEAF_BYTES),

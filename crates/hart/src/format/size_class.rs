@@ -142,7 +142,7 @@ mod tests {
     use super::*;
 
     fn classes(shift: u32) -> Classes {
-        Classes::new(&Geometry { data_start: 8192, shift, segment_count: 4 })
+        Classes::new(&Geometry { data_start: 8192, shift, segment_count: 4, directory: 4096 })
     }
 
     #[test]

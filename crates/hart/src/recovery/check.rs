@@ -83,7 +83,7 @@ impl CheckWalk<'_> {
                 let what = format!("segment {segment} belongs to an extent and to something else");
                 self.found(damage(space.geometry.start(segment), what));
             }
-            if let SegmentKind::Extent { count } = kind {
+            if let SegmentKind::Extent { count } | SegmentKind::Directory { count } = kind {
                 extent_end = segment + count;
             }
             self.kinds.push(kind);
@@ -209,7 +209,7 @@ impl CheckWalk<'_> {
             let slab = alloc.slab(segment);
             let durable = match self.kinds[segment as usize] {
                 SegmentKind::Leaves { class } | SegmentKind::Values { class } => Some(class),
-                SegmentKind::Free | SegmentKind::Extent { .. } => None,
+                SegmentKind::Free | SegmentKind::Extent { .. } | SegmentKind::Directory { .. } => None,
             };
             match (slab, durable) {
                 (Some((class, masks)), Some(durable)) if class == durable => {

@@ -1,6 +1,7 @@
 //! Opening after a crash, and checking that a map is sound.
 
 pub(super) mod check;
+mod move_directory;
 mod presume;
 pub(super) mod recover;
 pub(super) mod scan;

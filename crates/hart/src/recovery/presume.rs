@@ -2,7 +2,8 @@
 //! only: the map is opened read-only and its sound records are copied.
 
 use crate::format::layout::{
-    CHUNK_IDENTITY, FORMAT_VERSION, Geometry, SegmentKind, VALUE_HEADER_BYTES, chunk_identity,
+    CHUNK_IDENTITY, DIRECTORY, FORMAT_VERSION, Geometry, ROOT_DATA_START, ROOT_SEGMENT_COUNT,
+    SEGMENT_COUNT_MAX, SegmentKind, VALUE_HEADER_BYTES, chunk_identity,
 };
 use crate::format::size_class::{Class, Classes, is_leaf_class};
 use crate::format::space::MapSpace;
@@ -10,12 +11,27 @@ use crate::recovery::scan::RootWords;
 use mangrove_pool::Region;
 use std::sync::atomic::Ordering;
 
-/// The root of a map with segments of `1 << shift` bytes, of which `bytes` may be read.
+/// The root of a map with segments of `1 << shift` bytes, of which `bytes` may be read. A directory that was moved is
+/// not looked for: the one behind the root page is blank then, and each of its entries is presumed.
 pub(super) fn root(region: &Region, shift: u32, bytes: u64) -> Option<RootWords> {
-    let geometry = Geometry::of_region(region.len(), shift)?;
+    let geometry = geometry(region, shift)?;
     let segments = bytes.checked_sub(geometry.data_start)? >> shift;
     let high_water = segments.min(u64::from(geometry.segment_count)) as u32;
-    Some(RootWords { geometry, high_water, version: FORMAT_VERSION })
+    let entries = u64::from(geometry.segment_count);
+    Some(RootWords { geometry, high_water, entries, version: FORMAT_VERSION })
+}
+
+/// Where segments lie: as two words of the root agree, for the region may have grown since it was made, or else as in a
+/// new map of this region.
+fn geometry(region: &Region, shift: u32) -> Option<Geometry> {
+    let word = |at| region.word(at).load(Ordering::Acquire);
+    let (count, data_start) = (word(ROOT_SEGMENT_COUNT), word(ROOT_DATA_START));
+    let agree = (1..=SEGMENT_COUNT_MAX).contains(&count) && data_start == Geometry::data_start(count);
+    if !agree {
+        return Geometry::of_region(region.len(), shift);
+    }
+    let found = Geometry { data_start, shift, segment_count: 0, directory: DIRECTORY };
+    Some(Geometry { segment_count: found.segments_in(region.len()), ..found })
 }
 
 /// What a segment holds whose directory entry is damaged: `Free` where nothing in it verifies.

@@ -6,7 +6,8 @@
 //! bits of values, no micro-logs and no leaks (gaps 1 to 4, 11, 15).
 //!
 //! Recovery writes nothing to the medium but the effects of a committed batch, which are idempotent; so a crash
-//! during recovery equals a crash before it. (A map of an older version is upgraded: `recovery/upgrade.rs`.) It
+//! during recovery equals a crash before it. (A map of an older version is upgraded: `recovery/upgrade.rs`. A region
+//! that has become larger gets a larger directory: `recovery/move_directory.rs`.) It
 //! corrects a torn update in memory only, because both readings of the line mean the same.
 
 use crate::format::layout::{
@@ -19,6 +20,7 @@ use crate::format::redo_list::RedoEntry;
 use crate::format::size_class::Class;
 use crate::hart::Hart;
 use crate::index::{BuildItem, DuplicateKey, entry_of};
+use crate::recovery::move_directory;
 use crate::recovery::presume;
 use crate::recovery::scan;
 use crate::recovery::scan::{BlockPlace, RootWords, damage};
@@ -75,7 +77,12 @@ impl Hart {
     /// `Corrupt` when a structure breaks its rules (with `salvage`: only the root's); `Unsupported` for a newer
     /// format; errors of the medium.
     pub fn recover(region: Region, options: &Options) -> Result<(Self, RecoveryReport)> {
-        let (RootWords { geometry, high_water, version }, root_damage) = root(&region, options)?;
+        let (mut found, root_damage) = root(&region, options)?;
+        let may_write = !options.read_only && !options.salvage;
+        if may_write && found.version == FORMAT_VERSION {
+            found = move_directory::run(&region, found)?;
+        }
+        let RootWords { geometry, high_water, version, .. } = found;
         // The bytes are there already; this reports them to a medium that has just been opened. A medium that is read
         // only provides no more than its file has.
         match region.grow(geometry.start(high_water)) {
@@ -102,8 +109,14 @@ impl Hart {
         report.records = sweep.build(&harvests)?;
         report.segments_reclaimed = sweep.hand_over(harvests);
         report.build_ns = started.elapsed().as_nanos() as u64;
-        if version < FORMAT_VERSION && !options.read_only && !options.salvage {
-            upgrade::run(&hart, &sweep.kinds);
+        if version < FORMAT_VERSION && may_write {
+            upgrade::run(&hart, version, &sweep.kinds);
+            if move_directory::is_wanted(hart.region(), &found) {
+                let region = hart.region().clone();
+                drop(sweep);
+                drop(hart);
+                return Self::recover(region, options);
+            }
         }
         report.skipped = sweep.damage.into_inner();
         if version < VERSION_OF_REMOVALS && options.salvage {
@@ -149,7 +162,7 @@ impl<'a> Sweep<'a> {
         for segment in 0..high_water {
             let mut kind = scan::kind(&hart.space, classes, high_water, segment);
             if segment < extent_end && !matches!(kind, Ok(SegmentKind::Free)) {
-                let entry = crate::format::layout::directory_entry(segment);
+                let entry = hart.space.geometry.directory_entry(segment);
                 kind = Err(damage(
                     entry,
                     format!("segment {segment} belongs to an extent and to something else"),
@@ -166,7 +179,7 @@ impl<'a> Sweep<'a> {
                     presumed
                 }
             };
-            if let SegmentKind::Extent { count } = kind {
+            if let SegmentKind::Extent { count } | SegmentKind::Directory { count } = kind {
                 extent_end = segment + count;
             }
             let chunks =
@@ -522,6 +535,13 @@ impl<'a> Sweep<'a> {
                     let masks =
                         marks.map(|(chunk, mark)| cut.full_mask(chunk) & !mark.load(Ordering::Relaxed));
                     reclaimed += adopt(segment, class, masks.collect());
+                }
+                SegmentKind::Directory { count } if self.hart.space.geometry.is_directory(segment) => {
+                    next = segment + count;
+                }
+                SegmentKind::Directory { count } => {
+                    next = segment + count;
+                    alloc.pool.release_stale(segment, count);
                 }
                 SegmentKind::Extent { count } => {
                     next = segment + count;

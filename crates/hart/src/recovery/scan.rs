@@ -4,11 +4,11 @@
 //! is returned as [`Damage`].
 
 use crate::format::layout::{
-    BITMAP_MASK, CHUNK_BITMAP, CHUNK_IDENTITY, CHUNK_MARK, CHUNK_REMOVALS, CHUNK_REMOVALS_SEAL,
+    BITMAP_MASK, CHUNK_BITMAP, CHUNK_IDENTITY, CHUNK_MARK, CHUNK_REMOVALS, CHUNK_REMOVALS_SEAL, DIRECTORY,
     FORMAT_VERSION, Geometry, LEAF_KEY, MAGIC, ROOT_BATCH, ROOT_BYTES, ROOT_CRC, ROOT_DATA_START,
-    ROOT_HIGH_WATER, ROOT_MAGIC, ROOT_SEGMENT_COUNT, ROOT_VERSION, SEGMENT_SHIFT_MAX, SEGMENT_SHIFT_MIN,
-    SegmentKind, Tag, VALUE_HEADER_BYTES, VERSION_OF_ZEROS, chunk_identity, chunk_word, decode_kind,
-    directory_entry, removals_number, unseal,
+    ROOT_DIRECTORY, ROOT_HIGH_WATER, ROOT_MAGIC, ROOT_SEGMENT_COUNT, ROOT_VERSION, SEGMENT_COUNT_MAX,
+    SEGMENT_SHIFT_MAX, SEGMENT_SHIFT_MIN, SegmentKind, Tag, VALUE_HEADER_BYTES, VERSION_OF_MOVES,
+    VERSION_OF_ZEROS, chunk_identity, chunk_word, decode_kind, removals_number, unseal,
 };
 use crate::format::leaf::{Meta, Value};
 use crate::format::size_class::{Class, Classes, Cut};
@@ -33,8 +33,10 @@ impl From<Damage> for Error {
 #[derive(Clone, Copy)]
 pub(crate) struct RootWords {
     pub(crate) geometry: Geometry,
-    /// Segments that the medium has provided.
+    /// Segments that the medium has provided, at least those of the directory.
     pub(crate) high_water: u32,
+    /// Segments that the directory has entries for.
+    pub(crate) entries: u64,
     /// The format version.
     pub(crate) version: u32,
 }
@@ -71,25 +73,69 @@ pub(crate) fn root(region: &Region) -> Result<RootWords> {
     let shift = (word(ROOT_VERSION) >> 32) as u32;
     let count = word(ROOT_SEGMENT_COUNT);
     let possible = (SEGMENT_SHIFT_MIN..=SEGMENT_SHIFT_MAX).contains(&shift)
-        && (1..=u64::from(u32::MAX >> 4)).contains(&count)
+        && (1..=SEGMENT_COUNT_MAX).contains(&count)
         && word(ROOT_DATA_START) == Geometry::data_start(count)
         && Geometry::data_start(count) <= region.len();
     if !possible {
         return Err(damage(ROOT_SEGMENT_COUNT, "the root describes more than the region holds").into());
     }
     let data_start = Geometry::data_start(count);
+    let mut geometry = Geometry { data_start, shift, segment_count: count as u32, directory: DIRECTORY };
+    let (entries, directory_end) = match moved_directory(region, version, &geometry)? {
+        Some((directory, entries, end)) => {
+            geometry.directory = directory;
+            (entries, end)
+        }
+        None => (count, 0),
+    };
     // Another process may have had more address space than this one gets (ulimit -v, valgrind): what was never used
     // is not needed now.
-    let count = count.min((region.len() - data_start) >> shift);
-    let geometry = Geometry { data_start, shift, segment_count: count as u32 };
+    let count = entries.min(u64::from(geometry.segments_in(region.len())));
+    geometry.segment_count = count as u32;
     match unsealed(version, Tag::HighWater, word(ROOT_HIGH_WATER)) {
-        Some(high_water) if high_water <= count => {
-            Ok(RootWords { geometry, high_water: high_water as u32, version })
+        Some(high_water) if high_water.max(directory_end) <= count => {
+            // A crash may have come between the move of the directory and that of the high water.
+            let high_water = high_water.max(directory_end) as u32;
+            Ok(RootWords { geometry, high_water, entries, version })
         }
         Some(_) => Err(damage(ROOT_HIGH_WATER, "more segments are in use than the region holds").into()),
         None => {
             Err(damage(ROOT_HIGH_WATER, "the count of segments in use does not have its checksum").into())
         }
+    }
+}
+
+/// Where a directory lies that has been moved: its offset, the segments that it has entries for, and the segment after
+/// its last one.
+fn moved_directory(region: &Region, version: u32, geometry: &Geometry) -> Result<Option<(u64, u64, u64)>> {
+    if version < VERSION_OF_MOVES {
+        return Ok(None);
+    }
+    let bad = |what: &str| Err(damage(ROOT_DIRECTORY, what).into());
+    let place = region.word(ROOT_DIRECTORY).load(Ordering::Acquire);
+    let Some(place) = unsealed(version, Tag::Place, place) else {
+        return bad("the place of the directory does not have its checksum");
+    };
+    let Some(first) = place.checked_sub(1) else { return Ok(None) };
+    let usable = match region.medium().grown() {
+        0 => region.len(),
+        grown => grown,
+    };
+    // Its own entry tells how long it is.
+    let directory = geometry.data_start + (first << geometry.shift);
+    let entry = directory + first * 8;
+    if first >= SEGMENT_COUNT_MAX || entry + 8 > usable {
+        return bad("the directory lies beyond the region");
+    }
+    match decode_kind(first as u32, region.word(entry).load(Ordering::Acquire)) {
+        Some(SegmentKind::Directory { count }) => {
+            let (entries, end) = ((u64::from(count) << geometry.shift) / 8, first + u64::from(count));
+            if entries < end {
+                return bad("the directory has no entries for itself");
+            }
+            Ok(Some((directory, entries.min(SEGMENT_COUNT_MAX), end)))
+        }
+        _ => Err(damage(entry, "no directory lies where the root says").into()),
     }
 }
 
@@ -110,7 +156,7 @@ pub(crate) fn kind(
     high_water: u32,
     segment: u32,
 ) -> std::result::Result<SegmentKind, Damage> {
-    let entry = directory_entry(segment);
+    let entry = space.geometry.directory_entry(segment);
     let word = space.region.word(entry).load(Ordering::Acquire);
     let bad = |what: &str| Err(damage(entry, format!("directory entry of segment {segment}: {what}")));
     if word == 0 && (space.zeros_are_free() || !DamageCheck::BlankSegment.is_on()) {
@@ -124,7 +170,7 @@ pub(crate) fn kind(
         SegmentKind::Values { class } if classes.checked(class, false).is_none() => {
             bad("no such class of values")
         }
-        SegmentKind::Extent { count } if count > high_water - segment => {
+        SegmentKind::Extent { count } | SegmentKind::Directory { count } if count > high_water - segment => {
             bad("the extent is longer than the map")
         }
         kind => Ok(kind),

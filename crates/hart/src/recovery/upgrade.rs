@@ -1,28 +1,47 @@
 //! Makes a map of an older version one of the present version, when it is opened for writing.
 //!
-//! Before version 3 the removal words of a chunk's header may be anything; the upgrade makes them zero. In version 1 a
-//! zero word means a segment, a chunk or a slot that is free; the upgrade replaces each such word by the mark that it
-//! has now. A map of an older version may have both forms, so a crash in between leaves a map of that version, and the
-//! next opening continues.
+//! Before version 4 the word that says where the directory lies may be anything; the upgrade makes it say what was so
+//! then. Before version 3 the removal words of a chunk's header may be anything; the upgrade makes them zero. In
+//! version 1 a zero word means a segment, a chunk or a slot that is free; the upgrade replaces each such word by the
+//! mark that it has now. A map of an older version may have both forms, so a crash in between leaves a map of that
+//! version, and the next opening continues.
 //!
 //! Durable-order: all marks before the version. Otherwise the words that are zero yet would be taken for damage, and
 //! what lies in removal words for removals.
 
 use crate::format::layout::{
     CHUNK_BITMAP, CHUNK_REMOVALS, CHUNK_REMOVALS_SEAL, FORMAT_VERSION, LEAF_META, ROOT_BATCH, ROOT_CRC,
-    ROOT_HIGH_WATER, ROOT_VERSION, SegmentKind, Tag, directory_entry, encode_kind, seal,
+    ROOT_DIRECTORY, ROOT_HIGH_WATER, ROOT_VERSION, SegmentKind, Tag, VERSION_OF_REMOVALS, encode_kind, seal,
 };
 use crate::format::leaf::Meta;
 use crate::hart::{Hart, root_crc};
 use crate::recovery::scan;
 use std::sync::atomic::Ordering;
 
-/// Upgrades the map, which has been recovered without damage and whose segments hold `kinds`. No other thread uses it.
-pub(crate) fn run(hart: &Hart, kinds: &[SegmentKind]) {
+/// Upgrades the map of this version, which has been recovered without damage and whose segments hold `kinds`. No other
+/// thread uses it.
+pub(crate) fn run(hart: &Hart, version: u32, kinds: &[SegmentKind]) {
     let region = hart.region();
+    region.store(ROOT_DIRECTORY, seal(Tag::Place, 0), Ordering::Release);
+    region.flush(ROOT_DIRECTORY, 8);
     if hart.space.zeros_are_free() {
         mark_zeros(hart, kinds);
     }
+    if version < VERSION_OF_REMOVALS {
+        clear_removals(hart, kinds);
+    }
+    region.fence();
+    let version = region.word(ROOT_VERSION).load(Ordering::Acquire) >> 32 << 32 | u64::from(FORMAT_VERSION);
+    region.store(ROOT_VERSION, version, Ordering::Release);
+    region.store(ROOT_CRC, root_crc(region, FORMAT_VERSION), Ordering::Release);
+    region.flush(0, 64);
+    region.fence();
+    hart.space.set_zeros_are_free(false);
+}
+
+/// Makes the removal words of all chunks zero.
+fn clear_removals(hart: &Hart, kinds: &[SegmentKind]) {
+    let region = hart.region();
     for (segment, kind) in (0u32..).zip(kinds) {
         let SegmentKind::Leaves { class } = *kind else { continue };
         let cut = hart.alloc.classes.cut(class);
@@ -33,13 +52,6 @@ pub(crate) fn run(hart: &Hart, kinds: &[SegmentKind]) {
             region.flush(header + CHUNK_REMOVALS, 16);
         }
     }
-    region.fence();
-    let version = region.word(ROOT_VERSION).load(Ordering::Acquire) >> 32 << 32 | u64::from(FORMAT_VERSION);
-    region.store(ROOT_VERSION, version, Ordering::Release);
-    region.store(ROOT_CRC, root_crc(region, FORMAT_VERSION), Ordering::Release);
-    region.flush(0, 64);
-    region.fence();
-    hart.space.set_zeros_are_free(false);
 }
 
 /// Replaces the zero words of version 1 by the marks that stand for them now.
@@ -54,7 +66,7 @@ fn mark_zeros(hart: &Hart, kinds: &[SegmentKind]) {
     replace_zero(ROOT_HIGH_WATER, seal(Tag::HighWater, 0));
     replace_zero(ROOT_BATCH, seal(Tag::Batch, 0));
     for (segment, kind) in (0u32..).zip(kinds) {
-        replace_zero(directory_entry(segment), encode_kind(segment, SegmentKind::Free));
+        replace_zero(hart.space.geometry.directory_entry(segment), encode_kind(segment, SegmentKind::Free));
         let SegmentKind::Leaves { class } = *kind else { continue };
         let cut = hart.alloc.classes.cut(class);
         for chunk in 0..cut.chunk_count {

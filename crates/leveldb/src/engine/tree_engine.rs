@@ -59,7 +59,7 @@ fn open_state(pool: &Path, opening: Opening, memory_bytes_max: Option<u64>) -> R
         .durability(Durability::interval_ms(INTERVAL_MS))
         .keeps_recent(opening.keeps_recent())
         .bulk_load(opening.is_bulk_load())
-        .capacity(capacity())
+        .new_capacity(capacity())
         .tracker(TrackerChoice::Explicit)
         .self_contained(true)
         .returns_memory(true);

@@ -2,7 +2,6 @@
 
 use crate::config::PoolConfig;
 use crate::format::superblock::Superblock;
-use crate::limits::LOG_BYTES_DEFAULT;
 use crate::sync::{AtomicBool, AtomicU64, Mutex};
 
 /// The log becomes four times as long, and from this size on twice.
@@ -23,9 +22,8 @@ pub(crate) struct LogGrowth {
 
 impl LogGrowth {
     pub(crate) fn new(config: &PoolConfig, sb: &Superblock) -> Self {
-        let kept = if sb.log_bytes_max == 0 { LOG_BYTES_DEFAULT } else { sb.log_bytes_max };
         Self {
-            bytes_max: config.log_bytes.map_or(kept, |bytes| bytes.next_multiple_of(4096)),
+            bytes_max: sb.log_bytes_kept(),
             memory_bytes_max: config.memory_bytes_max,
             retry_at: AtomicU64::new(0),
             is_awaited: AtomicBool::new(false),

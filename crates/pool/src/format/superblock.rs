@@ -100,12 +100,33 @@ pub(crate) struct Superblock {
     /// The other copy was not whole when this one was read. It may be the newer one: what it says is true until
     /// something else is written, and it is overwritten before that, because a torn write could make it whole again.
     pub(crate) alone: bool,
+    /// This opening has changed capacity or limit of the log, and neither copy says so yet: what they say.
+    pub(crate) unsaved: Option<SavedSizes>,
+}
+
+/// The sizes that an opening may change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SavedSizes {
+    pub(crate) capacity: u64,
+    pub(crate) log_bytes_max: u64,
 }
 
 impl Superblock {
+    /// Changes sizes, which are not saved by that.
+    pub(crate) fn resize(&mut self, capacity: u64, log_bytes_max: u64) {
+        let saved = SavedSizes { capacity: self.capacity, log_bytes_max: self.log_bytes_max };
+        self.unsaved.get_or_insert(saved);
+        (self.capacity, self.log_bytes_max) = (capacity, log_bytes_max);
+    }
+
     /// The log's ring.
     pub(crate) fn ring(&self) -> RingLayout {
         RingLayout { bytes: self.log_bytes, shift: self.shift }
+    }
+
+    /// What the log may grow to.
+    pub(crate) fn log_bytes_kept(&self) -> u64 {
+        if self.log_bytes_max == 0 { crate::limits::LOG_BYTES_DEFAULT } else { self.log_bytes_max }
     }
 
     /// Seed of every CRC in this pool's log.
@@ -257,6 +278,7 @@ fn decode_copy(b: &[u8], place: u64) -> std::result::Result<Superblock, CopyFaul
         group,
         made: b[AT_MADE] != 0,
         alone: false,
+        unsaved: None,
     };
     if sb.seq & 1 != place {
         return damaged("this copy of the superblock belongs in the other place");
@@ -422,6 +444,7 @@ mod tests {
             group: Some(RecordedGroup { lsn: 0x7_7e00, nonce: 0x0fed_cba9_8765_4321 }),
             made: true,
             alone: false,
+            unsaved: None,
         }
     }
 

@@ -108,6 +108,8 @@ fn try_once(directory: &Path, options: &PoolOptions, until: Instant) -> Result<T
         return Ok(Tried::NotSo);
     }
     options.refuse_other(directory, &sb)?;
+    // Refuses sizes that a reader cannot give.
+    options.change(directory, &mut sb.clone())?;
     let Ok(image) = PoolFile::open_part(&**storage, directory.join("image"), true) else {
         return Ok(Tried::NotSo);
     };

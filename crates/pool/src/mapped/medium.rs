@@ -337,6 +337,11 @@ impl MediumOps for Mapped {
         if self.ended.load(Ordering::Acquire) { Err(self.failure()) } else { Ok(()) }
     }
 
+    fn grown(&self) -> u64 {
+        // Acquire pairs with the Release in `grow`.
+        self.grown.load(Ordering::Acquire)
+    }
+
     fn grow(&self, bytes: u64) -> Result<()> {
         // Acquire pairs with the Release below.
         if bytes <= self.grown.load(Ordering::Acquire) {

@@ -69,13 +69,10 @@ pub(crate) fn open_mapped(
         Medium::Emulated(latency) => model(latency)?,
         _ => None,
     };
-    let kind = sb.medium;
-    let mapped_files = MappedFiles {
-        is_device: sb.devdax.is_some(),
-        data: files,
-        sums,
-        superblock: SuperblockFile::new(superblock_file, sb),
-    };
+    let (kind, is_device) = (sb.medium, sb.devdax.is_some());
+    let mut superblock = SuperblockFile::new(superblock_file, sb);
+    superblock.save()?;
+    let mapped_files = MappedFiles { is_device, data: files, sums, superblock };
     let medium = Mapped::open(memory, kind, options.domain_resolved()?, latency, mapped_files, size)?;
     Ok((OpenMapped::ReadWrite(medium), report))
 }

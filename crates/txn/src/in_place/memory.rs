@@ -5,7 +5,7 @@ use super::options::{InPlaceOptions, KIND};
 use super::recover::recover;
 use super::undo_log::DurableUndo;
 use crate::sync::{AtomicU64, Ordering};
-use mangrove_pool::{Error, MediumKind, PersistenceDomain, Pool, Region, Result};
+use mangrove_pool::{Error, MediumKind, PersistenceDomain, Pool, PoolConfig, Region, Result};
 use std::path::{Path, PathBuf};
 
 /// Durable memory that transactions change in place: no working copy, no redo log. Protocol: [`HtmSgl`](crate::HtmSgl).
@@ -45,7 +45,8 @@ pub struct InPlaceMemory {
 
 impl InPlaceMemory {
     pub(super) fn open(path: &Path, options: &InPlaceOptions) -> Result<Self> {
-        let mut pool = options.pool.clone().config(options.config.clone());
+        let config = PoolConfig { capacity: None, ..options.config.clone() };
+        let mut pool = options.pool.clone().config(config);
         let is_file = match pool.inspect(path) {
             // Opening reports a pool of another kind.
             Ok(info) => info.medium == MediumKind::File && info.kind == KIND,
@@ -56,7 +57,7 @@ impl InPlaceMemory {
             return Err(Error::Unsupported { what: FILE_REFUSED.into() });
         }
         let capacity = options.layout(0)?.end().max(mangrove_pool::CAPACITY_BYTES_MIN);
-        let pool = pool.capacity(capacity).open(path)?;
+        let pool = pool.new_capacity(capacity).open(path)?;
         let made = pool.info().made;
         let memory = Self::over(pool.region().clone(), options, path, made)?;
         pool.set_made()?;
