@@ -3,9 +3,15 @@
 #[path = "support/ways.rs"]
 mod ways;
 
-use mangrove_txn::{Create, Heap, HeapError, HeapOptions, Pod, Ptr, Stop, Tx, Zeroable, field};
+use mangrove_pool::{Fault, FaultKind, Faulty, Operation, OsStorage};
+use mangrove_txn::{
+    Create, Heap, HeapError, HeapOptions, Latency, Medium, Pod, Ptr, Stop, Tx, Zeroable, field,
+};
+use std::fs::Permissions;
 use std::ops::ControlFlow::{Break, Continue};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use ways::on_each_way;
 
@@ -195,6 +201,68 @@ fn a_backup_that_fails_leaves_nothing() {
         assert_eq!(names(), ["backup", "heap"]);
         heap.transaction(count_on).unwrap();
     });
+}
+
+/// The last good copy can be saved.
+#[test]
+fn after_a_failure_of_the_medium_a_backup_has_everything_that_was_acknowledged() {
+    let folder = tempfile::tempdir().unwrap();
+    for failing in ["log", "image"] {
+        let path = folder.path().join(failing);
+        let faulty = Faulty::new(Arc::new(OsStorage));
+        let options = Heap::options().medium(Medium::File).capacity(256 << 20).log_bytes(256 << 10);
+        let heap = options.storage(Arc::new(faulty.clone())).open(&path).unwrap();
+        make(&heap);
+        for _ in 0..10 {
+            heap.transaction(count_on).unwrap();
+        }
+        let (file, operations) = (Some(failing.to_owned()), vec![Operation::Write]);
+        faulty.plant(Fault { file, operations, nth: 0, kind: FaultKind::Errno(5) });
+        let mut acknowledged = 10;
+        // Commits fill the log, which a checkpoint applies to the data file.
+        while heap.transaction(count_on).is_ok() {
+            acknowledged += 1;
+            assert!(acknowledged < 100_000, "nothing fails");
+        }
+        faulty.heal();
+        let to = folder.path().join(format!("{failing} saved"));
+        heap.backup(&to, |_| Continue(())).unwrap();
+        drop(heap);
+        let (first, last) = Heap::open(&to).unwrap().read(count).unwrap();
+        assert!(
+            first == last && (first == acknowledged || first == acknowledged + 1),
+            "{first}, {acknowledged}"
+        );
+    }
+}
+
+#[test]
+fn a_backup_has_the_permissions_and_the_log_of_its_heap() {
+    let folder = tempfile::tempdir().unwrap();
+    let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o7777;
+    let set = |path: &Path, mode| std::fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+    for (medium, log) in [(Medium::File, 3 << 20), (Medium::Emulated(Latency::default()), 128 << 10)] {
+        let path = folder.path().join(log.to_string());
+        let heap = Heap::options().medium(medium).capacity(64 << 20).log_bytes(log).open(&path).unwrap();
+        make(&heap);
+        for entry in std::fs::read_dir(&path).unwrap() {
+            set(&entry.unwrap().path(), 0o600);
+        }
+        set(&path, 0o700);
+        let to = folder.path().join(format!("copy {log}"));
+        heap.backup(&to, |_| Continue(())).unwrap();
+        drop(heap);
+        assert_eq!(mode(&to), 0o700);
+        for entry in std::fs::read_dir(&to).unwrap() {
+            assert_eq!(mode(&entry.unwrap().path()), 0o600);
+        }
+        // Another size would be refused.
+        let same = Heap::options().create(Create::Never).capacity(64 << 20).log_bytes(log).open(&to).unwrap();
+        assert_eq!(same.read(count).unwrap(), (0, 0));
+        if medium == Medium::File {
+            assert_eq!(mangrove_pool::Pool::inspect(&to).unwrap().log_bytes_max, log);
+        }
+    }
 }
 
 #[test]

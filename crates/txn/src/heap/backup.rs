@@ -12,7 +12,7 @@ use super::error::{HeapError, HeapResult};
 use super::heap::Heap;
 use super::options::KIND;
 use super::thread::Thread;
-use mangrove_pool::{LOG_BYTES_MAX, LOG_BYTES_MIN, appear};
+use mangrove_pool::{LOG_BYTES_MAX, LOG_BYTES_MIN, PoolOptions, appear};
 use mangrove_shadow::{Create, Durability, MediumKind, Options, Shadow, ShadowCopy};
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -47,10 +47,11 @@ pub struct HeapBackup {
 }
 
 impl Heap {
-    /// Copies this instant into a new heap at `path`, while transactions continue; they wait only while memory is
-    /// compared with the copy (O(bytes), at memory speed). The new heap appears whole and durable, or not at all.
-    /// It belongs at the same address, so one process opens one of the two at a time. `progress` is called now and
-    /// then, and stops the backup by returning `Break`.
+    /// Copies this instant into a new heap at `path`, while transactions go on; they wait only while memory is compared
+    /// with the copy (O(bytes), at memory speed). The new heap appears whole and durable, or not at all. It belongs at
+    /// the same address, so one process opens one of the two at a time. `progress` is called now and then, and stops
+    /// the backup by returning `Break`. On the file medium, where an error has ended all writing, it copies what
+    /// opening the heap again would give: every transaction that was acknowledged.
     ///
     /// # Errors
     /// `Stopped`; `Invalid` for a place inside the heap's own directory; `Nested` inside a transaction, `Forked` in
@@ -65,7 +66,39 @@ impl Heap {
         drop(self.thread()?);
         self.refuse_own_directory(path.as_ref())?;
         let like = self.shadow().path().unwrap_or(Path::new("")).to_owned();
+        if self.shadow().medium() == MediumKind::File && self.shadow().poisoned().is_some() {
+            return appear(path.as_ref(), Some(&like), |part| self.copy_files_to(&like, part, &mut progress));
+        }
         appear(path.as_ref(), Some(&like), |part| self.copy_to(part, &mut progress))
+    }
+
+    /// Copies what opening the heap in `from` again would give. Where the medium has failed, what was never made
+    /// durable cannot be told from the rest in memory, but it can in the files.
+    fn copy_files_to(
+        &self,
+        from: &Path,
+        part: &Path,
+        progress: &mut impl FnMut(BackupProgress) -> ControlFlow<()>,
+    ) -> HeapResult<HeapBackup> {
+        // This process has the heap, at its address, and writes to its files no more.
+        let pool = PoolOptions::new().kind(KIND).read_only(true).unlocked(true).away(true).open(from)?;
+        pool.finish()?;
+        let len = pool.stat().grown;
+        let mut copy =
+            ShadowCopy::create(part, &self.copy_options(), self.shadow().base().expose_provenance() as u64)?;
+        copy.grow(len)?;
+        for at in (0..len).step_by(PAGE_BYTES) {
+            // SAFETY: both have `len` bytes, whole pages, which no other thread uses.
+            unsafe {
+                let page = std::slice::from_raw_parts(pool.region().at(at).cast_const(), PAGE_BYTES);
+                if page.iter().any(|&byte| byte != 0) {
+                    copy.base().add(at as usize).copy_from_nonoverlapping(page.as_ptr(), PAGE_BYTES);
+                }
+            }
+        }
+        let go_on = |done| progress(BackupProgress { bytes: len + done, bytes_total: 2 * len }).is_continue();
+        let bytes = copy.close(go_on)?.ok_or(HeapError::Stopped)?;
+        Ok(HeapBackup { bytes, stopped: Duration::ZERO })
     }
 
     /// A pool in the heap's own directory would be lost with it, and be copied with it by other tools.
