@@ -84,7 +84,13 @@ fn a_panic_in_a_write_prints_its_message_at_once_also_where_a_backtrace_is_asked
 
 #[test]
 fn a_panic_outlives_the_state_that_it_ended() {
-    let scratch = tempfile::tempdir().expect("a scratch directory");
-    let said = run(&scratch.path().join("books"), &["outlive"]).stdout;
-    assert_eq!(String::from_utf8_lossy(&said), "outlived\n");
+    // With a backtrace asked for, its notes must not lie in a state either.
+    for backtrace in ["0", "1"] {
+        let scratch = tempfile::tempdir().expect("a scratch directory");
+        let mut command = Command::new("timeout");
+        command.args(["-s", "KILL", "120"]).arg(program()).arg(scratch.path().join("books")).arg("outlive");
+        let output = command.env("RUST_BACKTRACE", backtrace).output().expect("runs");
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert_eq!(said, "outlived\n", "{}", String::from_utf8_lossy(&output.stderr));
+    }
 }
