@@ -130,7 +130,7 @@ enum mangrove_app_medium
     MANGROVE_APP_MEDIUM_AUTO = 0,
     // Any file system.
     MANGROVE_APP_MEDIUM_FILE = 1,
-    // Persistent memory mapped with MAP_SYNC.
+    // Persistent memory mapped with MAP_SYNC, or a devdax character device.
     MANGROVE_APP_MEDIUM_DAX = 2,
     // DRAM that pretends to be persistent memory, for figures and tests. On tmpfs it survives the
     // process, never the machine.
@@ -324,6 +324,12 @@ mangrove_app_status mangrove_app_options_set_create(mangrove_app_options *option
 // The medium of a new state: one of mangrove_app_medium. Default: MANGROVE_APP_MEDIUM_AUTO.
 mangrove_app_status mangrove_app_options_set_medium(mangrove_app_options *options, int32_t medium);
 
+// The devdax device ("/dev/dax0.0") that holds the data of a new state on the medium dax; the state's directory may
+// lie on any file system. Creation zeroes the device, and fails if its first page is not blank. An existing state
+// keeps its device, and another one is refused.
+mangrove_app_status mangrove_app_options_set_devdax(mangrove_app_options *options,
+                                                    const char *device);
+
 // Chooses the emulated medium, with nanoseconds added to each flushed cache line and to each line that
 // is read from memory.
 mangrove_app_status mangrove_app_options_set_emulated_latency(mangrove_app_options *options,
@@ -342,7 +348,8 @@ mangrove_app_status mangrove_app_options_set_durability_sync(mangrove_app_option
 mangrove_app_status mangrove_app_options_set_durability_interval(mangrove_app_options *options,
                                                                  uint32_t milliseconds);
 
-// The most bytes that a new state can grow to: address space, not disk space. Default: 256 GiB.
+// The most bytes that a new state can grow to: address space, not disk space. It cannot be changed later: a state
+// that has another one is not opened. Default: 256 GiB.
 mangrove_app_status mangrove_app_options_set_capacity(mangrove_app_options *options,
                                                       uint64_t bytes);
 

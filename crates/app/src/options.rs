@@ -1,10 +1,10 @@
 //! The options object.
 
 use crate::status::{Failure, guard, mangrove_app_status};
-use mangrove_cabi::{Checked, from_c_enum, give, set_option, take_back};
+use mangrove_cabi::{Checked, from_c_enum, give, path, set_option, take_back};
 use mangrove_durable::{Create, Durability, FenceReport, Latency, Medium, Options, Start, TrackerChoice};
 use mangrove_serve::ServerOptions;
-use std::ffi::c_void;
+use std::ffi::{c_char, c_void};
 use std::time::Duration;
 
 /// How to open an application and how to serve it. Threads: one at a time.
@@ -28,7 +28,7 @@ pub enum mangrove_app_medium {
     MANGROVE_APP_MEDIUM_AUTO = 0,
     /// Any file system.
     MANGROVE_APP_MEDIUM_FILE = 1,
-    /// Persistent memory mapped with MAP_SYNC.
+    /// Persistent memory mapped with MAP_SYNC, or a devdax character device.
     MANGROVE_APP_MEDIUM_DAX = 2,
     /// DRAM that pretends to be persistent memory, for figures and tests. On tmpfs it survives the
     /// process, never the machine.
@@ -141,6 +141,18 @@ pub unsafe extern "C" fn mangrove_app_options_set_medium(
     medium: i32,
 ) -> mangrove_app_status {
     set_option!(guard, options.all.medium(medium_of(medium)?))
+}
+
+/// The devdax device ("/dev/dax0.0") that holds the data of a new state on the medium dax; the state's directory may
+/// lie on any file system. Creation zeroes the device, and fails if its first page is not blank. An existing state
+/// keeps its device, and another one is refused.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mangrove_app_options_set_devdax(
+    options: *mut mangrove_app_options,
+    device: *const c_char,
+) -> mangrove_app_status {
+    // SAFETY: the header's contract for paths.
+    set_option!(guard, options.all.devdax(unsafe { path(device, "device") }?))
 }
 
 /// Chooses the emulated medium, with nanoseconds added to each flushed cache line and to each line that

@@ -594,6 +594,12 @@ mangrove_status mangrove_options_set_read_only(mangrove_options *options,
 // Default: MANGROVE_MEDIUM_AUTO.
 mangrove_status mangrove_options_set_medium(mangrove_options *options, int32_t medium);
 
+// The devdax device ("/dev/dax0.0") that holds the data of a new pool on the medium dax; the pool's directory may lie
+// on any file system. Creation zeroes the device, and fails if its first page is not blank. An existing pool keeps
+// its device, and another one is refused.
+mangrove_status mangrove_options_set_devdax(mangrove_options *options,
+                                            const char *device);
+
 // Chooses the emulated medium, with nanoseconds added to each flushed cache line and to each line
 // that is read from memory.
 mangrove_status mangrove_options_set_emulated_latency(mangrove_options *options,
@@ -628,13 +634,15 @@ mangrove_status mangrove_options_set_memory_max(mangrove_options *options,
 mangrove_status mangrove_options_set_busy_wait(mangrove_options *options,
                                                uint32_t milliseconds);
 
-// The most bytes that a new pool can grow to, 1 MiB to 64 TiB: address space, not disk space.
-// Default: 128 GiB. It cannot be changed later: a pool that has another one is not opened
+// The most bytes that the pool can grow to, 1 MiB to 64 TiB: address space, not disk space. Default: 128 GiB for a
+// new pool. A pool that has less gets it in place when it is opened for writing; one that has more is not opened
 // (MANGROVE_ERR_UNSUPPORTED).
-mangrove_status mangrove_options_set_capacity(mangrove_options *options, uint64_t bytes);
+mangrove_status mangrove_options_set_capacity(mangrove_options *options,
+                                              uint64_t bytes);
 
 // Bytes that the pool's redo log may grow to, 16 KiB to 1 GiB (file medium). It begins small and grows with use. They
-// bound the time of recovery, and the burst of writes that is taken without waiting. Default: 1 GiB.
+// bound the time of recovery, and the burst of writes that is taken without waiting. The pool keeps them; fewer than
+// its log has by now are refused. Default: 1 GiB.
 mangrove_status mangrove_options_set_log_bytes(mangrove_options *options,
                                                uint64_t bytes);
 
@@ -1079,6 +1087,10 @@ mangrove_status mangrove_heap_options_set_read_only(mangrove_heap_options *optio
 // Default: MANGROVE_MEDIUM_AUTO.
 mangrove_status mangrove_heap_options_set_medium(mangrove_heap_options *options, int32_t medium);
 
+// The devdax device ("/dev/dax0.0") that holds the data of a new heap on the medium dax, as for a map.
+mangrove_status mangrove_heap_options_set_devdax(mangrove_heap_options *options,
+                                                 const char *device);
+
 // Chooses the emulated medium, with nanoseconds added to each flushed cache line and to each line
 // that is read from memory.
 mangrove_status mangrove_heap_options_set_emulated_latency(mangrove_heap_options *options,
@@ -1095,7 +1107,7 @@ mangrove_status mangrove_heap_options_set_durability_interval(mangrove_heap_opti
                                                               uint32_t milliseconds);
 
 // The most bytes that a new heap can grow to, 8 MiB to 16 TiB: address space, not disk space. It cannot
-// be changed later. Default: 256 GiB.
+// be changed later: a heap that has another one is not opened (MANGROVE_ERR_UNSUPPORTED). Default: 256 GiB.
 mangrove_status mangrove_heap_options_set_capacity(mangrove_heap_options *options,
                                                    uint64_t bytes);
 

@@ -2,7 +2,8 @@
 
 use crate::status::{Failure, guard_unit, mangrove_status};
 use mangrove::{Create, Domain, Durability, Latency, Locking, MapOptions, Medium};
-use mangrove_cabi::{Checked, from_c_enum, give, set_option, take_back};
+use mangrove_cabi::{Checked, from_c_enum, give, path, set_option, take_back};
+use std::ffi::c_char;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
@@ -199,6 +200,18 @@ pub unsafe extern "C" fn mangrove_options_set_medium(
     set_option!(guard_unit, options.all.medium(medium_of(medium)?))
 }
 
+/// The devdax device ("/dev/dax0.0") that holds the data of a new pool on the medium dax; the pool's directory may lie
+/// on any file system. Creation zeroes the device, and fails if its first page is not blank. An existing pool keeps
+/// its device, and another one is refused.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mangrove_options_set_devdax(
+    options: *mut mangrove_options,
+    device: *const c_char,
+) -> mangrove_status {
+    // SAFETY: the header's contract for paths.
+    set_option!(guard_unit, options.all.devdax(unsafe { path(device, "device") }?))
+}
+
 /// Chooses the emulated medium, with nanoseconds added to each flushed cache line and to each line
 /// that is read from memory.
 #[unsafe(no_mangle)]
@@ -276,8 +289,7 @@ pub unsafe extern "C" fn mangrove_options_set_capacity(
 
 /// Bytes that the pool's redo log may grow to, 16 KiB to 1 GiB (file medium). It begins small and grows with use. They
 /// bound the time of recovery, and the burst of writes that is taken without waiting. The pool keeps them; fewer than
-/// its log has by now are refused.
-/// Default: 1 GiB.
+/// its log has by now are refused. Default: 1 GiB.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mangrove_options_set_log_bytes(
     options: *mut mangrove_options,

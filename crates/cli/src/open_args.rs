@@ -3,7 +3,7 @@
 use crate::size;
 use clap::Args;
 use mangrove::{Create, Domain, Durability, Map, MapOptions, Medium};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// How long a command waits for another process that is in its way.
@@ -36,6 +36,10 @@ pub(crate) struct OpenArgs {
     /// emulated=W/R/L (flushes queue, L nanoseconds a line, and fences wait)
     #[arg(long, default_value = "auto")]
     pub(crate) medium: Medium,
+    /// The devdax device that holds the data of a new pool on dax, like /dev/dax0.0; the pool's folder may lie
+    /// anywhere
+    #[arg(long, value_name = "DEVICE")]
+    pub(crate) devdax: Option<PathBuf>,
     /// The most bytes the pool can grow to, like 512M or 64G (address space, not disk space); a pool that is
     /// there gets a greater one in place, and a smaller one is refused
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
@@ -64,6 +68,9 @@ impl OpenArgs {
     pub(crate) fn options(&self) -> MapOptions {
         let mut options = Map::options().durability(self.durability).medium(self.medium).domain(self.domain);
         options = options.busy_wait(self.wait.duration());
+        if let Some(device) = &self.devdax {
+            options = options.devdax(device);
+        }
         if let Some(bytes) = self.capacity {
             options = options.capacity(bytes);
         }

@@ -75,7 +75,7 @@ impl Options {
     }
 
     mangrove_shadow::pool_config_setters! { config:
-        config, create, medium, durability, nowait_within, busy_wait, keeps_recent, memory_bytes_max,
+        config, create, medium, devdax, durability, nowait_within, busy_wait, keeps_recent, memory_bytes_max,
         capacity("Up to 16 TiB. Default: 256 GiB. Another one than an existing state has is refused."),
         log_bytes, bulk_load,
     }

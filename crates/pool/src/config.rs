@@ -4,6 +4,7 @@
 use crate::mapped::latency::{FlushCost, Latency};
 use crate::{Error, Result};
 use std::fmt;
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -200,6 +201,8 @@ pub struct PoolConfig {
     pub read_only: bool,
     /// What a new pool shall lie on.
     pub medium: Medium,
+    /// The devdax device that holds the region of a new pool on dax.
+    pub devdax: Option<PathBuf>,
     /// When a write is acknowledged: a property of the opening, not of the pool.
     pub durability: Durability,
     /// With [`Durability::Sync`] on the medium file, a write that no thread waits for is durable after at most about
@@ -233,6 +236,7 @@ impl Default for PoolConfig {
             create: Create::IfMissing,
             read_only: false,
             medium: Medium::Auto,
+            devdax: None,
             durability: Durability::Sync,
             nowait_within: NOWAIT_WITHIN_DEFAULT,
             busy_wait: Duration::ZERO,
@@ -305,6 +309,17 @@ macro_rules! pool_config_setters {
         #[must_use]
         pub fn medium(mut self, medium: $crate::Medium) -> Self {
             self.$field.medium = medium;
+            self
+        }
+        $crate::pool_config_setters!($field: $($rest)*);
+    };
+    ($field:ident: devdax, $($rest:tt)*) => {
+        /// The devdax device (`/dev/dax0.0`) that holds the region of a new pool on dax; directory and other files of
+        /// the pool may lie on any file system. Creation zeroes the device, and fails if its first page is not blank.
+        /// An existing pool keeps its device, and another one is refused.
+        #[must_use]
+        pub fn devdax(mut self, device: impl Into<std::path::PathBuf>) -> Self {
+            self.$field.devdax = Some(device.into());
             self
         }
         $crate::pool_config_setters!($field: $($rest)*);

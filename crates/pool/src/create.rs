@@ -138,7 +138,10 @@ fn prepare(options: &PoolOptions, directory: &Path) -> Result<Superblock> {
         if device.as_os_str().len() > DEVDAX_BYTES_MAX {
             return Err(Error::Unsupported { what: format!("the name {} is too long", device.display()) });
         }
-        capacity = capacity.min(zero_device(storage, device, options.domain_resolved()?.instruction)?);
+        let zeroed = zero_device(storage, device, options.domain_resolved()?.instruction)?;
+        // A device is mapped in multiples of its alignment only.
+        let most = zeroed.bytes / zeroed.align_bytes * zeroed.align_bytes;
+        capacity = capacity.next_multiple_of(zeroed.align_bytes).min(most);
     } else {
         let path = directory.join("image");
         storage.open(&path, OpenHow::Create, here()).map_err(io_error(&path, "create"))?;
@@ -232,7 +235,7 @@ fn choose_address_beside(capacity: u64, random: u64, taken: &[Range<u64>]) -> Re
 }
 
 fn choose_medium(options: &PoolOptions, directory: &Path) -> Result<MediumKind> {
-    let device = options.devdax.is_some();
+    let device = options.config.devdax.is_some();
     let map_sync = || supports_map_sync(&*options.storage, directory);
     match options.config.medium {
         Medium::File => Ok(MediumKind::File),
@@ -251,7 +254,7 @@ fn choose_medium(options: &PoolOptions, directory: &Path) -> Result<MediumKind> 
 
 /// The device, if any, that a new dax pool's region lies on.
 fn devdax_of(options: &PoolOptions) -> Option<PathBuf> {
-    options.devdax.clone().map(|device| std::fs::canonicalize(&device).unwrap_or(device))
+    options.config.devdax.clone().map(|device| std::fs::canonicalize(&device).unwrap_or(device))
 }
 
 /// Writes real zeros instead of reserving space: a log write then changes no metadata of the file system, so its

@@ -76,7 +76,9 @@ pub use region::Region;
 pub use stat::{CheckReport, Damage, MediumKind, OpenReport, PoolInfo, PoolStat};
 pub use storage::faulty::{Fault, FaultKind, Faulty, Operation};
 pub use storage::os::OsStorage;
-pub use storage::traits::{FileMap, LockKind, OpenHow, PathKind, SECTOR_BYTES, Storage, StorageFile, here};
+pub use storage::traits::{
+    Device, FileMap, LockKind, OpenHow, PathKind, SECTOR_BYTES, Storage, StorageFile, here,
+};
 
 /// The instruction that flushes a cache line (re-exported from the machine floor).
 pub use mangrove_sys::FlushInstruction;

@@ -12,7 +12,7 @@ use crate::storage::os::OsStorage;
 use crate::storage::traits::Storage;
 use crate::{Error, Range, Result};
 use mangrove_sys::FlushInstruction;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 /// Where in the address space a new file pool's region shall lie, in this and every later process.
@@ -54,7 +54,6 @@ pub(crate) struct Unread {
 #[derive(Clone, Debug)]
 pub struct PoolOptions {
     pub(crate) config: PoolConfig,
-    pub(crate) devdax: Option<PathBuf>,
     pub(crate) instruction: Option<FlushInstruction>,
     pub(crate) kind: String,
     pub(crate) new_capacity: u64,
@@ -75,7 +74,6 @@ impl Default for PoolOptions {
     fn default() -> Self {
         Self {
             config: PoolConfig { create: Create::Never, ..PoolConfig::default() },
-            devdax: None,
             instruction: None,
             kind: String::new(),
             new_capacity: CAPACITY_BYTES_DEFAULT,
@@ -102,7 +100,7 @@ impl PoolOptions {
     }
 
     crate::pool_config_setters! { config:
-        config, create, read_only, medium, durability, nowait_within, busy_wait, keeps_recent, memory_bytes_max,
+        config, create, read_only, medium, devdax, durability, nowait_within, busy_wait, keeps_recent, memory_bytes_max,
         capacity("64 KiB to 64 TiB. Default: 1 TiB."),
         log_bytes, domain, bulk_load,
     }
@@ -112,14 +110,6 @@ impl PoolOptions {
     #[must_use]
     pub fn new_capacity(mut self, bytes: u64) -> Self {
         self.new_capacity = bytes;
-        self
-    }
-
-    /// The devdax device that holds the region of a new dax pool. Creation zeroes the device, and fails if its
-    /// first page is not blank.
-    #[must_use]
-    pub fn devdax(mut self, device: impl Into<PathBuf>) -> Self {
-        self.devdax = Some(device.into());
         self
     }
 
@@ -230,7 +220,7 @@ impl PoolOptions {
     #[must_use]
     pub fn settle_medium(&mut self, path: impl AsRef<Path>) -> bool {
         if self.config.medium == Medium::Auto {
-            let dax = self.devdax.is_some() || crate::mapped::dax::is_on_dax_mount(path.as_ref());
+            let dax = self.config.devdax.is_some() || crate::mapped::dax::is_on_dax_mount(path.as_ref());
             self.config.medium = if dax { Medium::Dax } else { Medium::File };
         }
         self.config.medium != Medium::File
@@ -274,6 +264,15 @@ impl PoolOptions {
         {
             return unsupported(format!("a pool cannot lie at address {address:#x}: it is not a page's"));
         }
+        if let Some(device) = &self.config.devdax
+            && !matches!(self.config.medium, Medium::Auto | Medium::Dax)
+        {
+            return unsupported(format!(
+                "the device {} is for the medium dax, and {} was asked for",
+                device.display(),
+                self.config.medium
+            ));
+        }
         if self.config.read_only && self.config.create == Create::New {
             return unsupported("a pool cannot be created read-only; open it for writing first".into());
         }
@@ -296,7 +295,8 @@ impl PoolOptions {
     /// # Errors
     /// `Unsupported` for what cannot be changed so.
     pub(crate) fn change(&self, directory: &Path, sb: &mut Superblock) -> Result<()> {
-        let refuse = |what: String| Err(Error::Unsupported { what: format!("{}: {what}", directory.display()) });
+        let refuse =
+            |what: String| Err(Error::Unsupported { what: format!("{}: {what}", directory.display()) });
         let wanted = self.config.capacity.map_or(sb.capacity, |bytes| bytes.next_multiple_of(4096));
         // A pool on a device has no more than the device.
         if wanted != sb.capacity && !(sb.devdax.is_some() && wanted > sb.capacity) {
@@ -338,6 +338,18 @@ impl PoolOptions {
                 path: directory.to_owned(),
                 found: sb.kind.clone(),
                 wanted: self.kind.clone(),
+            });
+        }
+        if let Some(wanted) = &self.config.devdax
+            && sb.devdax != Some(std::fs::canonicalize(wanted).unwrap_or_else(|_| wanted.clone()))
+        {
+            let on = sb.devdax.as_deref().map_or("a file".into(), |device| device.display().to_string());
+            return Err(Error::Unsupported {
+                what: format!(
+                    "the data of {} are on {on}, not on {}; open it without naming a device",
+                    directory.display(),
+                    wanted.display()
+                ),
             });
         }
         let wanted = match self.config.medium {

@@ -61,7 +61,7 @@ impl Options {
     }
 
     mangrove_pool::pool_config_setters! { config:
-        config, create, read_only, medium, durability,
+        config, create, read_only, medium, devdax, durability,
         capacity("Up to 16 TiB. Default: 256 GiB. Another one than an existing shadow has is refused."),
         log_bytes, domain,
     }

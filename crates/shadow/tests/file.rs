@@ -144,7 +144,10 @@ fn other_sizes_than_those_of_an_existing_shadow_are_refused() {
         }
         if name == "rings" {
             let text = base().log_bytes(128 << 10).open(&path).unwrap_err().to_string();
-            assert!(text.contains("each of its logs has 65536 bytes, which cannot be changed to 131072"), "{text}");
+            assert!(
+                text.contains("each of its logs has 65536 bytes, which cannot be changed to 131072"),
+                "{text}"
+            );
         } else {
             base().log_bytes(128 << 10).open(&path).unwrap().close().unwrap();
         }

@@ -39,6 +39,9 @@ pub(crate) struct Args {
     /// emulated=W/R/L (flushes queue, L nanoseconds a line, and fences wait)
     #[arg(long, default_value = "auto")]
     pub(crate) medium: Medium,
+    /// The devdax device that holds the data of a new pool on dax
+    #[arg(long)]
+    pub(crate) devdax: Option<PathBuf>,
     /// Size of a new pool's redo log in MiB, like 64M
     #[arg(long, value_name = "SIZE", value_parser = mebibytes)]
     pub(crate) log: Option<u64>,
@@ -56,6 +59,9 @@ pub(crate) const GROUP_KEYS: usize = 4;
 /// Writes until the time is over; a process that is killed never returns from here.
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let mut options = Map::options().durability(args.durability).medium(args.medium);
+    if let Some(device) = &args.devdax {
+        options = options.devdax(device);
+    }
     if let Some(bytes) = args.log {
         options = options.log_bytes(bytes);
     }

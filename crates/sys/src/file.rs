@@ -320,9 +320,20 @@ pub fn is_named(path: &Path, file: impl AsFd) -> io::Result<bool> {
     is_named_in(rustix::fs::CWD, path, file)
 }
 
-/// Bytes of a devdax device; `None` when `path` is no such device.
+/// What a devdax device allows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DevdaxSize {
+    /// Bytes of the device.
+    pub bytes: u64,
+    /// Mappings are multiples of so many bytes.
+    pub align_bytes: u64,
+}
+
+/// Size and alignment of a devdax device; `None` when `path` is no such device.
 #[must_use]
-pub fn devdax_bytes(path: &Path) -> Option<u64> {
+pub fn devdax_size(path: &Path) -> Option<DevdaxSize> {
+    /// Where the kernel does not tell it.
+    const ALIGN_BYTES: u64 = 2 << 20;
     use std::os::unix::fs::{FileTypeExt, MetadataExt};
     let meta = std::fs::metadata(path).ok()?;
     if !meta.file_type().is_char_device() {
@@ -330,8 +341,15 @@ pub fn devdax_bytes(path: &Path) -> Option<u64> {
     }
     let device = meta.rdev();
     let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
-    let size = std::fs::read_to_string(format!("/sys/dev/char/{major}:{minor}/size")).ok()?;
-    size.trim().parse().ok()
+    let folder = Path::new("/sys/dev/char").join(format!("{major}:{minor}"));
+    // Other character devices may have an attribute of the name `size`.
+    let subsystem = std::fs::canonicalize(folder.join("subsystem")).ok()?;
+    if subsystem.file_name()? != "dax" {
+        return None;
+    }
+    let number = |name: &str| std::fs::read_to_string(folder.join(name)).ok()?.trim().parse::<u64>().ok();
+    let align_bytes = number("align").filter(|align| align.is_power_of_two()).unwrap_or(ALIGN_BYTES);
+    Some(DevdaxSize { bytes: number("size")?, align_bytes })
 }
 
 /// 64 random bits from the operating system.

@@ -56,6 +56,8 @@ pub(super) enum MediumArg {
     Ext4,
     /// ext4 with DAX and MAP_SYNC on a virtual NVDIMM
     Dax,
-    /// Both, at the same time
+    /// A devdax device on a virtual NVDIMM; for the map and transactions
+    Devdax,
+    /// ext4 and dax, at the same time
     Both,
 }

@@ -13,10 +13,20 @@ use super::packages;
 const PACKAGES: [&str; 3] = ["linux-image-cloud-amd64", "linux-image-virtual", "linux-image-generic"];
 const SHELL_PACKAGES: [&str; 1] = ["busybox-static"];
 
-/// Modules for what must work in the guest: the disk, the port to the host, the network, the NVDIMM, the file system.
-/// A kernel that has one of them built in has no such module, and that is no error.
-const MODULES: [&str; 8] =
-    ["virtio_pci", "virtio_blk", "virtio_console", "virtio_net", "nfit", "nd_pmem", "crc32c_intel", "ext4"];
+/// Modules for what must work in the guest: the disk, the port to the host, the network, the NVDIMM, devices on it, the
+/// file system. A kernel that has one of them built in has no such module, and that is no error.
+const MODULES: [&str; 10] = [
+    "virtio_pci",
+    "virtio_blk",
+    "virtio_console",
+    "virtio_net",
+    "nfit",
+    "nd_pmem",
+    "dax_pmem",
+    "device_dax",
+    "crc32c_intel",
+    "ext4",
+];
 
 /// The paths of the guest's parts.
 pub(super) struct Kernel {

@@ -1,4 +1,4 @@
-//! The two kinds of storage that the guest gets.
+//! The kinds of storage that the guest gets.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -8,11 +8,13 @@ use std::process::Command;
 use super::packages;
 use crate::tree;
 
-/// Capacity of each kind.
+/// Capacity of an image.
 const DISK_BYTES: u64 = 768 << 20;
 /// An fsdax namespace keeps its info block in the first 2 MiB; the file system comes after it.
 const NAMESPACE_HEAD_BYTES: u64 = 2 << 20;
 const BLOCK_BYTES: u64 = 4096;
+/// So many bytes at the beginning of an image are memory, and the rest a disk, where the pool lies on a device.
+const DEVICE_BYTES: u64 = 256 << 20;
 
 /// Where the pool lies in the guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +23,9 @@ pub(super) enum GuestStorage {
     Ext4,
     /// ext4 mounted with `-o dax` on a virtual NVDIMM.
     Dax,
+    /// A devdax device on a virtual NVDIMM, and ext4 on a virtio disk for the pool's directory. Both lie in one image;
+    /// the host keeps every write of that disk.
+    Devdax,
 }
 
 impl GuestStorage {
@@ -29,6 +34,7 @@ impl GuestStorage {
         match self {
             Self::Ext4 => "ext4",
             Self::Dax => "dax",
+            Self::Devdax => "devdax",
         }
     }
 
@@ -36,21 +42,20 @@ impl GuestStorage {
     pub(super) fn format(self, image: &Path) -> anyhow::Result<()> {
         File::create(image)?.set_len(DISK_BYTES)?;
         let mut command = mkfs();
-        match self {
-            Self::Ext4 => command.arg(image),
-            Self::Dax => {
-                let blocks = (DISK_BYTES - NAMESPACE_HEAD_BYTES) / BLOCK_BYTES;
-                command
-                    .args(["-E", &format!("offset={NAMESPACE_HEAD_BYTES}")])
-                    .arg(image)
-                    .arg(blocks.to_string())
-            }
+        let mut behind = |bytes: u64| {
+            let blocks = (DISK_BYTES - bytes) / BLOCK_BYTES;
+            command.args(["-E", &format!("offset={bytes}")]).arg(image).arg(blocks.to_string());
         };
+        match self {
+            Self::Ext4 => drop(command.arg(image)),
+            Self::Dax => behind(NAMESPACE_HEAD_BYTES),
+            Self::Devdax => behind(DEVICE_BYTES),
+        }
         tree::run(&mut command)
     }
 
-    /// The devices of the virtual machine: for [`GuestStorage::Ext4`] our disk at `socket`, for
-    /// [`GuestStorage::Dax`] the image itself as memory.
+    /// The devices of the virtual machine: for [`GuestStorage::Ext4`] our disk at `socket`, for the others the image
+    /// itself, or its beginning, as memory.
     pub(super) fn devices(self, image: &Path, socket: &Path) -> Vec<String> {
         match self {
             Self::Ext4 => vec![
@@ -60,15 +65,22 @@ impl GuestStorage {
                 "virtio-blk-pci,drive=disk,write-cache=on,logical_block_size=512,physical_block_size=512"
                     .to_owned(),
             ],
-            Self::Dax => vec![
-                "-object".to_owned(),
-                format!(
-                    "memory-backend-file,id=memory,share=on,size={DISK_BYTES},mem-path={}",
-                    argument(image)
-                ),
-                "-device".to_owned(),
-                "nvdimm,id=nvdimm,memdev=memory".to_owned(),
-            ],
+            Self::Dax => nvdimm(image, DISK_BYTES),
+            Self::Devdax => {
+                let mut devices = nvdimm(image, DEVICE_BYTES);
+                devices.extend([
+                    "-blockdev".to_owned(),
+                    format!(
+                        "driver=raw,node-name=disk,offset={DEVICE_BYTES},size={},file.driver=file,file.locking=off,\
+                         file.filename={}",
+                        DISK_BYTES - DEVICE_BYTES,
+                        argument(image)
+                    ),
+                    "-device".to_owned(),
+                    "virtio-blk-pci,drive=disk".to_owned(),
+                ]);
+                devices
+            }
         }
     }
 
@@ -83,7 +95,7 @@ impl GuestStorage {
                     .to_owned()
             }
             Self::Dax => {
-                let namespace = if has_namespace(image)? { "" } else { MAKE_NAMESPACE };
+                let namespace = if has_namespace(image, b"NVDIMM_PFN_INFO\0")? { "" } else { MAKE_NAMESPACE };
                 format!(
                     "cd /sys/bus/nd/devices\n{namespace}\
                      until [ -n \"$(cat namespace0.0/holder)\" ] && [ -b /dev/pmem0 ]; do sleep 0.02; done\n\
@@ -91,6 +103,18 @@ impl GuestStorage {
                      cd /\n\
                      if mount -t ext4 -o dax /dev/pmem0 /mnt; then \
                      echo \"# mounted $(grep -o 'dax=always' /proc/mounts) $domain\"; \
+                     else echo '# no mount'; fi\n"
+                )
+            }
+            Self::Devdax => {
+                let device = if has_namespace(image, b"NVDIMM_DAX_INFO\0")? { "" } else { MAKE_DEVICE };
+                format!(
+                    "cd /sys/bus/nd/devices\n{device}\
+                     until [ -c /dev/dax0.0 ] && [ -b /dev/vda ]; do sleep 0.02; done\n\
+                     domain=$(cat region0/persistence_domain)\n\
+                     cd /\n\
+                     if mount -t ext4 /dev/vda /mnt; then \
+                     echo \"# mounted $(cat /sys/bus/dax/devices/dax0.0/align) $domain\"; \
                      else echo '# no mount'; fi\n"
                 )
             }
@@ -102,8 +126,19 @@ impl GuestStorage {
         match self {
             Self::Ext4 => "# mounted write back",
             Self::Dax => "# mounted dax=always memory_controller",
+            Self::Devdax => "# mounted 2097152 memory_controller",
         }
     }
+}
+
+/// The first `bytes` of the image as a virtual NVDIMM.
+fn nvdimm(image: &Path, bytes: u64) -> Vec<String> {
+    vec![
+        "-object".to_owned(),
+        format!("memory-backend-file,id=memory,share=on,size={bytes},mem-path={}", argument(image)),
+        "-device".to_owned(),
+        "nvdimm,id=nvdimm,memdev=memory".to_owned(),
+    ]
 }
 
 /// A path inside an argument of QEMU, where a comma ends a value and two commas mean one.
@@ -123,12 +158,22 @@ echo namespace0.0 > pfn0.0/namespace
 echo pfn0.0 > ../drivers/nd_pmem/bind
 ";
 
-/// Whether the image already holds the info block of an fsdax namespace.
-fn has_namespace(image: &Path) -> std::io::Result<bool> {
-    const SIGNATURE: &[u8; 16] = b"NVDIMM_PFN_INFO\0";
-    let mut found = [0; SIGNATURE.len()];
+/// The same for a device: an info block of another kind, which the kernel finds at every later boot.
+const MAKE_DEVICE: &str =
+    "until [ -e namespace0.0/holder ] && [ -e dax0.0/mode ] && [ -b /dev/pmem0 ]; do sleep 0.02; done
+echo namespace0.0 > ../drivers/nd_pmem/unbind
+cat /proc/sys/kernel/random/uuid > dax0.0/uuid
+echo ram > dax0.0/mode
+echo 2097152 > dax0.0/align
+echo namespace0.0 > dax0.0/namespace
+echo dax0.0 > ../drivers/dax_pmem/bind
+";
+
+/// Whether the image already holds the info block of a namespace with this signature.
+fn has_namespace(image: &Path, signature: &[u8; 16]) -> std::io::Result<bool> {
+    let mut found = [0; 16];
     File::open(image)?.read_exact_at(&mut found, 4096)?;
-    Ok(found == *SIGNATURE)
+    Ok(found == *signature)
 }
 
 /// ext4 with as little background work as possible; a journal that checks its own blocks is the default.

@@ -137,7 +137,7 @@ impl Rig {
         let socket = format!("mangrove-powercut-{}-{}", std::process::id(), self.storage.name());
         let socket = std::env::temp_dir().join(socket);
         let disk = match self.storage {
-            GuestStorage::Dax => None,
+            GuestStorage::Dax | GuestStorage::Devdax => None,
             GuestStorage::Ext4 => {
                 if socket.exists() {
                     fs::remove_file(&socket)?;

@@ -253,6 +253,7 @@ pub(super) fn medium(storage: GuestStorage) -> &'static str {
     match storage {
         GuestStorage::Ext4 => "file",
         GuestStorage::Dax => "dax",
+        GuestStorage::Devdax => "dax --devdax /dev/dax0.0",
     }
 }
 

@@ -94,6 +94,7 @@ impl Bench {
         let storages = match self.args.medium {
             MediumArg::Ext4 => vec![GuestStorage::Ext4],
             MediumArg::Dax => vec![GuestStorage::Dax],
+            MediumArg::Devdax => vec![GuestStorage::Devdax],
             MediumArg::Both => vec![GuestStorage::Ext4, GuestStorage::Dax],
         };
         if self.args.program == Program::Redis {

@@ -4,7 +4,8 @@ use crate::options::{LOG_BYTES, bytes_of, domain_of, interval_of, medium_of};
 use crate::status::{Failure, guard_unit, mangrove_status};
 use mangrove::heap::{Executor, HardwareLimits, HeapOptions, Protocol, Start, StmOptions};
 use mangrove::{Create, Durability, Latency, Medium};
-use mangrove_cabi::{Checked, from_c_enum, give, set_option, take_back};
+use mangrove_cabi::{Checked, from_c_enum, give, path, set_option, take_back};
+use std::ffi::c_char;
 use std::ops::RangeInclusive;
 
 /// A new heap can grow to so many bytes: its first blocks fit into the least.
@@ -159,6 +160,16 @@ pub unsafe extern "C" fn mangrove_heap_options_set_medium(
     medium: i32,
 ) -> mangrove_status {
     set_option!(guard_unit, options.all.medium(medium_of(medium)?))
+}
+
+/// The devdax device ("/dev/dax0.0") that holds the data of a new heap on the medium dax, as for a map.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mangrove_heap_options_set_devdax(
+    options: *mut mangrove_heap_options,
+    device: *const c_char,
+) -> mangrove_status {
+    // SAFETY: the header's contract for paths.
+    set_option!(guard_unit, options.all.devdax(unsafe { path(device, "device") }?))
 }
 
 /// Chooses the emulated medium, with nanoseconds added to each flushed cache line and to each line

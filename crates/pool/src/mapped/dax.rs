@@ -3,7 +3,7 @@
 
 use crate::format::page_sums::PAGE_BYTES;
 use crate::pool_files::PoolFile;
-use crate::storage::traits::{LockKind, OpenHow, Storage, here};
+use crate::storage::traits::{Device, LockKind, OpenHow, Storage, here};
 use crate::{Error, Result};
 use mangrove_sys::{MapKind, Reservation};
 use std::path::Path;
@@ -30,19 +30,19 @@ pub(super) fn lock_device(device: &PoolFile, kind: LockKind) -> Result<()> {
     if device.lock(kind)? { Ok(()) } else { Err(Error::busy(device.path())) }
 }
 
-/// Zeroes a new devdax device; returns its size in bytes.
+/// Zeroes a new devdax device; returns its size.
 pub(crate) fn zero_device(
     storage: &dyn Storage,
     device: &Path,
     instruction: mangrove_sys::FlushInstruction,
-) -> Result<u64> {
+) -> Result<Device> {
     let unsupported = |what: String| Error::Unsupported { what };
-    let Some(bytes) = mangrove_sys::file::devdax_bytes(device) else {
+    let Some(found) = storage.device(device) else {
         return Err(unsupported(format!("{} is not a devdax device", device.display())));
     };
     let device = PoolFile::open(storage, device.to_owned(), OpenHow::Write, "open")?;
-    zero_blank(&device, bytes as usize, instruction)?;
-    Ok(bytes)
+    zero_blank(&device, (found.bytes / found.align_bytes * found.align_bytes) as usize, instruction)?;
+    Ok(found)
 }
 
 /// Zeroes `len` bytes of a device whose first page is blank. Every pool's region begins with bytes that are not

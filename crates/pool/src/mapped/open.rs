@@ -12,7 +12,7 @@ use crate::options::{PoolOptions, Start, Unread};
 use crate::pool_files::{DataFiles, LockedPool, SuperblockFile};
 use crate::read_only::ReadOnly;
 use crate::stat::{MediumKind, OpenReport};
-use crate::storage::traits::{LockKind, here};
+use crate::storage::traits::{Device, LockKind, here};
 use crate::{Error, Result};
 use mangrove_sys::{MapKind, Reservation, fan_out, fence, flush_range};
 use std::sync::Arc;
@@ -39,11 +39,14 @@ pub(crate) fn open_mapped(
         let kind = if options.config.read_only { LockKind::Shared } else { LockKind::Exclusive };
         lock_device(&files.image, kind)?;
     }
-    let size = usable_bytes(&files, &sb)?;
+    let size = usable_bytes(&files, &sb, options)?;
     if sb.medium == MediumKind::Dax && !sb.clean {
         write_caches_back(&files, &sb, options)?;
     }
-    let memory = map(&files, &sb, size, options.config.read_only)?;
+    let memory = match &sb.devdax {
+        Some(device) => map_device(&files, &sb, options.storage.device(device), options.config.read_only)?,
+        None => map(&files, &sb, size, options.config.read_only)?,
+    };
     let sums = files.read_sums(&sb, memory.len() as u64)?;
     files.refuse_sums_beyond(&sb, size, &sums)?;
     if sb.clean && options.start == Start::Read {
@@ -78,9 +81,9 @@ pub(crate) fn open_mapped(
 }
 
 /// Bytes of the region that exist.
-fn usable_bytes(files: &DataFiles, sb: &Superblock) -> Result<u64> {
-    if sb.devdax.is_some() {
-        let size = mangrove_sys::file::devdax_bytes(files.image.path()).unwrap_or(0);
+fn usable_bytes(files: &DataFiles, sb: &Superblock, options: &PoolOptions) -> Result<u64> {
+    if let Some(device) = &sb.devdax {
+        let size = options.storage.device(device).map_or(0, |device| device.bytes);
         if size < sb.capacity {
             let what = format!("the device has {size} bytes, the pool {}", sb.capacity);
             return Err(files.image.corrupt(size, what));
@@ -99,7 +102,7 @@ fn write_caches_back(files: &DataFiles, sb: &Superblock, options: &PoolOptions) 
     }
     // For a device the kernel has no such record.
     let fd = files.image.fd().ok_or_else(|| no_fd(files.image.path()))?;
-    let all = Reservation::file(fd, sb.capacity as usize, MapKind::Shared)
+    let all = Reservation::file(fd, sb.capacity as usize, MapKind::SharedRead)
         .map_err(|e| files.image.error("map", &e))?;
     // SAFETY: the device's pages are mapped for all of its length, which was compared with the capacity.
     unsafe { flush_range(options.domain_resolved()?.instruction, all.base().as_ptr(), all.len()) };
@@ -121,15 +124,6 @@ fn map(files: &DataFiles, sb: &Superblock, size: u64, read_only: bool) -> Result
             _ => format!("{} cannot be mapped: {e}", path.display()),
         },
     };
-    let len = sb.capacity as usize;
-    if read_only && sb.devdax.is_some() {
-        // A device allows shared mappings only: the region is a copy instead.
-        let source = Reservation::file(fd, len, MapKind::Shared).map_err(unsupported)?;
-        let copy = Reservation::anonymous(len).map_err(unsupported)?;
-        // SAFETY: both have `len` bytes; the device's pages are mapped.
-        unsafe { std::ptr::copy_nonoverlapping(source.base().as_ptr(), copy.base().as_ptr(), size as usize) };
-        return Ok(copy);
-    }
     let kind = match sb.medium {
         _ if read_only => MapKind::Private,
         MediumKind::Dax => MapKind::SharedSync,
@@ -139,6 +133,39 @@ fn map(files: &DataFiles, sb: &Superblock, size: u64, read_only: bool) -> Result
         return Err(unsupported(e));
     }
     reserve(sb.capacity, size, |len| Reservation::file(fd, len, kind))
+}
+
+/// As `map`, for a pool on a device. It is mapped as a whole: a device takes no mapping of a page, and none beyond its
+/// end.
+fn map_device(
+    files: &DataFiles,
+    sb: &Superblock,
+    device: Option<Device>,
+    read_only: bool,
+) -> Result<Reservation> {
+    let path = files.image.path();
+    let fd = files.image.fd().ok_or_else(|| no_fd(path))?;
+    let unsupported =
+        |e: std::io::Error| Error::Unsupported { what: format!("{} cannot be mapped: {e}", path.display()) };
+    let len = sb.capacity as usize;
+    if !read_only {
+        let is_file = device.is_some_and(|device| device.is_file);
+        let kind = if is_file { MapKind::Shared } else { MapKind::SharedSync };
+        return Reservation::file(fd, len, kind).map_err(unsupported);
+    }
+    // A device allows shared mappings only: the region is a copy instead, which takes no memory for zeros.
+    let source = Reservation::file(fd, len, MapKind::SharedRead).map_err(unsupported)?;
+    let copy = Reservation::anonymous(len).map_err(unsupported)?;
+    for at in (0..len).step_by(PAGE_BYTES) {
+        // SAFETY: both have `len` bytes, whole pages; the device's pages are mapped.
+        unsafe {
+            let page = std::slice::from_raw_parts(source.base().as_ptr().add(at), PAGE_BYTES);
+            if page.iter().any(|&byte| byte != 0) {
+                copy.base().as_ptr().add(at).copy_from_nonoverlapping(page.as_ptr(), PAGE_BYTES);
+            }
+        }
+    }
+    Ok(copy)
 }
 
 /// Compares every page of a closed pool with its checksum, except those that its owner does not read.

@@ -65,6 +65,17 @@ pub enum LockKind {
     Exclusive,
 }
 
+/// A devdax device, which takes the place of a data file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Device {
+    /// Bytes of it.
+    pub bytes: u64,
+    /// Mappings are multiples of so many bytes.
+    pub align_bytes: u64,
+    /// A file stands for it, in a test: it cannot be mapped with MAP_SYNC.
+    pub is_file: bool,
+}
+
 /// A place for files: the operating system's, or a simulated disk.
 pub trait Storage: Send + Sync + Debug {
     /// What `path` names.
@@ -130,6 +141,12 @@ pub trait Storage: Send + Sync + Debug {
     fn is_named(&self, path: &Path, file: &dyn StorageFile) -> io::Result<bool> {
         let _ = (path, file);
         Ok(true)
+    }
+
+    /// The device at `path`; `None` when that is no devdax device.
+    fn device(&self, path: &Path) -> Option<Device> {
+        let size = mangrove_sys::file::devdax_size(path)?;
+        Some(Device { bytes: size.bytes, align_bytes: size.align_bytes, is_file: false })
     }
 
     /// A number that cannot be guessed and does not repeat (pool UUIDs, log nonces). A simulated disk may derive it

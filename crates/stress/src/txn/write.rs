@@ -18,6 +18,9 @@ const CAPACITY: u64 = 64 << 20;
 /// Works until the time is over; a process that is killed never returns from here.
 pub(crate) fn run<L: Ledger>(args: &Args) -> anyhow::Result<()> {
     let mut options = Heap::options().durability(args.durability).medium(args.medium).capacity(CAPACITY);
+    if let Some(device) = &args.devdax {
+        options = options.devdax(device);
+    }
     if let Some(bytes) = args.log {
         options = options.log_bytes(bytes);
     }

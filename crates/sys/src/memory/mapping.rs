@@ -16,6 +16,8 @@ pub enum MapKind {
     SharedSync,
     /// Shared through the page cache.
     Shared,
+    /// As `Shared`, for loads only: of a file that is open for reading.
+    SharedRead,
     /// A private copy on write.
     Private,
 }
@@ -100,10 +102,11 @@ impl Reservation {
     pub fn file(file: BorrowedFd<'_>, len: usize, kind: MapKind) -> io::Result<Self> {
         let flags = match kind {
             MapKind::SharedSync => libc::MAP_SHARED_VALIDATE | libc::MAP_SYNC,
-            MapKind::Shared => libc::MAP_SHARED,
+            MapKind::Shared | MapKind::SharedRead => libc::MAP_SHARED,
             MapKind::Private => libc::MAP_PRIVATE | libc::MAP_NORESERVE,
         };
-        Self::map(len, libc::PROT_READ | libc::PROT_WRITE, flags, file.as_raw_fd())
+        let stores = if kind == MapKind::SharedRead { 0 } else { libc::PROT_WRITE };
+        Self::map(len, libc::PROT_READ | stores, flags, file.as_raw_fd())
     }
 
     /// Maps `len` bytes of `file` from its byte `from` on, shared through the page cache. Both are whole pages; the

@@ -49,7 +49,7 @@ impl HeapOptions {
     }
 
     mangrove_pool::pool_config_setters! { config:
-        config, create, read_only, medium, durability, nowait_within, busy_wait,
+        config, create, read_only, medium, devdax, durability, nowait_within, busy_wait,
         capacity("Address space of a new heap, up to 16 TiB; nothing is used before it is needed. Default: 256 GiB. That of an existing heap cannot be changed, and another one is refused."),
         log_bytes, domain,
     }
