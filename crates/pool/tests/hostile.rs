@@ -16,11 +16,15 @@ fn folder() -> tempfile::TempDir {
 }
 
 fn options() -> PoolOptions {
+    any_log().log_bytes(64 << 10)
+}
+
+/// As `options`, for pools whose log is longer.
+fn any_log() -> PoolOptions {
     PoolOptions::new()
         .create(Create::IfMissing)
         .medium(Medium::File)
         .capacity(1 << 20)
-        .log_bytes(64 << 10)
         .background(false)
         .kind("test")
 }
@@ -73,7 +77,7 @@ fn flip(path: &Path, at: u64, bit: u8) {
 /// Opening fails with a message that names the pool, also when it may create.
 fn refused(path: &Path, what: &str, expected: &str) -> Error {
     let mut last = None;
-    for options in [options(), options().create(Create::Never), PoolOptions::new().read_only(true)] {
+    for options in [any_log(), any_log().create(Create::Never), PoolOptions::new().read_only(true)] {
         let error = options.open(path).expect_err(what);
         let text = error.to_string();
         assert!(text.contains(expected), "{what}: {text}");
@@ -470,7 +474,7 @@ fn a_log_full_of_what_looks_like_groups_opens_soon() {
     });
     let took = thread_time_of(|| {
         assert_eq!(Pool::check(&path).unwrap().damage, []);
-        let pool = options().open(&path).unwrap();
+        let pool = any_log().open(&path).unwrap();
         // SAFETY: inside the region, and no thread writes meanwhile.
         let bytes = unsafe { std::slice::from_raw_parts(pool.region().base(), 4) };
         assert_eq!((bytes, pool.open_report().groups), (&b"kept"[..], 1));

@@ -2,7 +2,7 @@
 //! only: the map is opened read-only and its sound records are copied.
 
 use crate::format::layout::{
-    CHUNK_IDENTITY, DIRECTORY, FORMAT_VERSION, Geometry, ROOT_DATA_START, ROOT_SEGMENT_COUNT,
+    CHUNK_IDENTITY, DIRECTORY, FORMAT_VERSION, Geometry, ROOT_BYTES, ROOT_DATA_START, ROOT_SEGMENT_COUNT,
     SEGMENT_COUNT_MAX, SegmentKind, VALUE_HEADER_BYTES, chunk_identity,
 };
 use crate::format::size_class::{Class, Classes, is_leaf_class};
@@ -24,6 +24,9 @@ pub(super) fn root(region: &Region, shift: u32, bytes: u64) -> Option<RootWords>
 /// Where segments lie: as two words of the root agree, for the region may have grown since it was made, or else as in a
 /// new map of this region.
 fn geometry(region: &Region, shift: u32) -> Option<Geometry> {
+    if region.len() < ROOT_BYTES {
+        return None;
+    }
     let word = |at| region.word(at).load(Ordering::Acquire);
     let (count, data_start) = (word(ROOT_SEGMENT_COUNT), word(ROOT_DATA_START));
     let agree = (1..=SEGMENT_COUNT_MAX).contains(&count) && data_start == Geometry::data_start(count);
