@@ -98,7 +98,7 @@ fn a_checkpoint_needs_no_memory_that_the_process_may_not_have() {
     let script = "MALLOC_ARENA_MAX=1 MALLOC_MMAP_THRESHOLD_=131072 exec \"$@\"";
     let (ok, text) = child(test, dir.path(), &[], script);
     assert!(ok && text.contains("1 passed"), "{text}");
-    let pool = options().open(dir.path().join("p")).unwrap();
+    let pool = options().log_bytes(16 << 20).open(dir.path().join("p")).unwrap();
     assert!(holds(&pool, 12 << 20));
 }
 
@@ -167,7 +167,7 @@ fn a_full_file_system_refuses_growth_and_loses_nothing() {
         (0..20).for_each(|_| fill(&big, 0, 1 << 20).unwrap());
         assert!((512 << 10..8 << 20).contains(&big.stat().log_bytes), "{}", big.stat().log_bytes);
         drop(big);
-        let big = options().open(folder.join("big")).unwrap();
+        let big = options().log_bytes(64 << 20).open(folder.join("big")).unwrap();
         assert!(holds(&big, 1 << 20));
         big.close().unwrap();
         std::fs::remove_dir_all(folder.join("big")).unwrap();
