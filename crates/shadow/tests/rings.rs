@@ -326,7 +326,7 @@ fn a_unit_whose_bytes_change_under_its_commit_is_whole_all_the_same() {
             over.store(true, Ordering::Relaxed);
         });
         drop(shadow);
-        let shadow = options().background(false).open(&path).unwrap();
+        let shadow = options().background(false).log_bytes(64 << 20).open(&path).unwrap();
         assert!(shadow.report().units > 0);
         shadow.close().unwrap();
     }
