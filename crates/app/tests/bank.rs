@@ -3,9 +3,9 @@
 mod common;
 
 use common::{here, libraries, root, run, told};
-use mangrove_testkit::command::{LineCount, wait_until};
+use mangrove_testkit::command::{Victim, wait_until};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 fn build(folder: &Path) -> PathBuf {
     let program = folder.join("bank");
@@ -36,19 +36,11 @@ fn the_containers_survive_kills() {
     // The same in every run.
     let (mut dice, mut before) = (88_172_645_463_325_252_u64, 0);
     for round in 0..ROUNDS {
-        let mut child = Command::new(&program)
-            .arg(&state)
-            .args(["run", "0", &(dice % 1000).to_string()])
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("runs");
-        let stdout = child.stdout.take().expect("piped");
-        let said = LineCount::default();
-        let counted = said.clone();
-        let reader = std::thread::spawn(move || {
+        let mut command = Command::new(&program);
+        command.arg(&state).args(["run", "0", &(dice % 1000).to_string()]);
+        let victim = Victim::start(&mut command, |lines| {
             let number = |l: Vec<u8>| std::str::from_utf8(&l).ok()?.strip_prefix("< ")?.parse().ok();
-            counted.of(stdout).filter_map(number).last().unwrap_or(0u64)
+            lines.filter_map(number).last().unwrap_or(0u64)
         });
         dice ^= dice << 13;
         dice ^= dice >> 7;
@@ -56,12 +48,9 @@ fn the_containers_survive_kills() {
         // The first round is killed while it makes the state.
         match round {
             0 => wait_until("the state", || state.exists()),
-            _ => said.reaches(1 + dice % 300),
+            _ => victim.says(1 + dice % 300),
         }
-        child.kill().expect("SIGKILL");
-        let output = child.wait_with_output().expect("ends");
-        assert!(output.stderr.is_empty(), "{}", told(&output));
-        let told = reader.join().expect("reads").max(before);
+        let told = victim.kill().max(before);
         let found = check(&program, &state);
         // One more transfer may be durable and not printed yet.
         assert!(found == told || found == told + 1, "round {round}: {found} transfers, {told} told");

@@ -5,7 +5,7 @@ mod common;
 
 use common::{build_example, told};
 use mangrove_crashlab::linear::{Access, What, explain};
-use mangrove_testkit::command::{LineCount, wait_until};
+use mangrove_testkit::command::{Victim, wait_until};
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -46,19 +46,11 @@ fn local_mode_loses_nothing_acknowledged() {
         (build_example("kv", &["kv.c", "local.c"], scratch.path()), scratch.path().join("s"));
     let mut seed = SEED;
     for round in 0..8 {
-        let mut child = Command::new(&program)
-            .arg(&state)
-            .args(["run", &THREADS.to_string(), "100000000"])
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("runs");
-        let stdout = child.stdout.take().expect("piped");
-        let said = LineCount::default();
-        let counted = said.clone();
-        let reader = std::thread::spawn(move || {
+        let mut command = Command::new(&program);
+        command.arg(&state).args(["run", &THREADS.to_string(), "100000000"]);
+        let victim = Victim::start(&mut command, |lines| {
             let mut last: HashMap<u64, u64> = HashMap::new();
-            for line in counted.of(stdout) {
+            for line in lines {
                 let (thread, number) = pair(std::str::from_utf8(&line).expect("UTF-8"));
                 last.insert(thread, number);
             }
@@ -67,12 +59,9 @@ fn local_mode_loses_nothing_acknowledged() {
         // In the first round the first moment, where the state is made.
         match round {
             0 => wait_until("the state", || state.exists()),
-            _ => said.reaches(1 + dice(&mut seed) % 500),
+            _ => victim.says(1 + dice(&mut seed) % 500),
         }
-        child.kill().expect("SIGKILL");
-        let output = child.wait_with_output().expect("ends");
-        assert!(output.stderr.is_empty(), "{}", told(&output));
-        let acknowledged = reader.join().expect("reads");
+        let acknowledged = victim.kill();
         let found = dump(&program, &state, THREADS);
         for thread in 0..THREADS {
             let (found, told) = (found[&thread], acknowledged.get(&thread).copied().unwrap_or(0));

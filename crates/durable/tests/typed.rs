@@ -1,10 +1,10 @@
 //! The example `phonebook`, killed after so many acknowledgements: what was acknowledged is there, and
 //! everything agrees.
 
-use mangrove_testkit::command::{LineCount, wait_until};
+use mangrove_testkit::command::{LineCount, Victim, wait_until};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Output};
 
 fn program() -> PathBuf {
     let this = std::env::current_exe().expect("a path");
@@ -36,26 +36,15 @@ fn what_was_acknowledged_is_there_after_sigkill() {
     let scratch = tempfile::tempdir().expect("a scratch directory");
     let state = scratch.path().join("books");
     for round in 0..5u64 {
-        let mut child = Command::new(program())
-            .arg(&state)
-            .args(["run", THREADS])
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("runs");
-        let stdout = child.stdout.take().expect("piped");
-        let said = LineCount::default();
-        let counted = said.clone();
-        let reader = std::thread::spawn(move || pairs(counted.of(stdout)));
+        let mut command = Command::new(program());
+        command.arg(&state).args(["run", THREADS]);
+        let victim = Victim::start(&mut command, |lines| pairs(lines));
         // The first round is killed while it makes the state.
         match round {
             0 => wait_until("the state", || state.exists()),
-            _ => said.reaches(20 + 97 * round % 200),
+            _ => victim.says(20 + 97 * round % 200),
         }
-        child.kill().expect("SIGKILL");
-        let output = child.wait_with_output().expect("ends");
-        assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
-        let told = reader.join().expect("reads");
+        let told = victim.kill();
         let found = pairs(LineCount::default().of(&*run(&state, &["check", THREADS]).stdout));
         for (thread, told) in told {
             assert!(found[&thread] == told || found[&thread] == told + 1, "{thread}: {found:?}, told {told}");

@@ -2,9 +2,10 @@
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Child, Command, Output, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// Runs a command and returns its output.
@@ -93,5 +94,53 @@ impl LineCount {
     #[track_caller]
     pub fn reaches(&self, lines: u64) {
         wait_until(&format!("{lines} lines"), || self.0.load(Ordering::Relaxed) >= lines);
+    }
+}
+
+/// A program that a test kills, while a thread reads what it says.
+#[derive(Debug)]
+pub struct Victim<T> {
+    child: Child,
+    said: LineCount,
+    reader: JoinHandle<T>,
+}
+
+impl<T: Send + 'static> Victim<T> {
+    /// Starts `command`; `read` gets its lines as they come.
+    ///
+    /// # Panics
+    /// When it cannot be started.
+    #[track_caller]
+    pub fn start(
+        command: &mut Command,
+        read: impl FnOnce(&mut dyn Iterator<Item = Vec<u8>>) -> T + Send + 'static,
+    ) -> Self {
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("runs");
+        let stdout = child.stdout.take().expect("piped");
+        let said = LineCount::default();
+        let counted = said.clone();
+        let reader = std::thread::spawn(move || read(&mut counted.of(stdout)));
+        Self { child, said, reader }
+    }
+
+    /// Waits until it has said so many lines.
+    ///
+    /// # Panics
+    /// When it has not within two minutes.
+    #[track_caller]
+    pub fn says(&self, lines: u64) {
+        self.said.reaches(lines);
+    }
+
+    /// Kills it with SIGKILL, and returns what `read` made of its lines.
+    ///
+    /// # Panics
+    /// When it has written anything to standard error.
+    #[track_caller]
+    pub fn kill(mut self) -> T {
+        self.child.kill().expect("SIGKILL");
+        let output = self.child.wait_with_output().expect("ends");
+        assert!(output.stderr.is_empty(), "{}", told(&output));
+        self.reader.join().expect("reads")
     }
 }
