@@ -14,7 +14,7 @@ use crate::read_only::ReadOnly;
 use crate::stat::{MediumKind, OpenReport};
 use crate::storage::traits::{Device, LockKind, here};
 use crate::{Error, Result};
-use mangrove_sys::{MapKind, Reservation, fan_out, fence, flush_range};
+use mangrove_sys::{MapKind, Reservation, copy_nonzero_pages, fan_out, fence, flush_range};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -156,15 +156,8 @@ fn map_device(
     // A device allows shared mappings only: the region is a copy instead, which takes no memory for zeros.
     let source = Reservation::file(fd, len, MapKind::SharedRead).map_err(unsupported)?;
     let copy = Reservation::anonymous(len).map_err(unsupported)?;
-    for at in (0..len).step_by(PAGE_BYTES) {
-        // SAFETY: both have `len` bytes, whole pages; the device's pages are mapped.
-        unsafe {
-            let page = std::slice::from_raw_parts(source.base().as_ptr().add(at), PAGE_BYTES);
-            if page.iter().any(|&byte| byte != 0) {
-                copy.base().as_ptr().add(at).copy_from_nonoverlapping(page.as_ptr(), PAGE_BYTES);
-            }
-        }
-    }
+    // SAFETY: both have `len` bytes; the device's are mapped, and those of the copy are zero.
+    unsafe { copy_nonzero_pages(source.base().as_ptr(), copy.base().as_ptr(), len) };
     Ok(copy)
 }
 

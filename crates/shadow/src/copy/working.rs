@@ -3,7 +3,7 @@
 use crate::layout::ShadowLayout;
 use crate::{Error, Result};
 use mangrove_pool::{Range, Region};
-use mangrove_sys::{Reservation, fan_out};
+use mangrove_sys::{Reservation, copy_nonzero_pages, fan_out};
 use std::io::ErrorKind;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,8 +12,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 const CHUNK_BYTES: u64 = 2 << 20;
 /// From this size on, the working copy asks for huge pages, and several threads load it.
 const LARGE_BYTES: u64 = 16 << 20;
-/// Bytes of a page; zero pages are not touched.
-const PAGE_BYTES: usize = 4096;
 
 /// The program's memory.
 pub(crate) struct WorkingCopy {
@@ -91,18 +89,10 @@ impl WorkingCopy {
 
     fn load_chunk(&self, region: &Region, image_start: u64, offset: u64, len: usize) {
         region.reading(image_start + offset, len);
-        for at in (0..len).step_by(PAGE_BYTES) {
-            let count = PAGE_BYTES.min(len - at);
-            // SAFETY: inside the region's durable copy and the reservation, which no other thread uses yet; the two
-            // do not overlap.
-            unsafe {
-                let from = region.at(image_start + offset + at as u64);
-                let page = std::slice::from_raw_parts(from, count);
-                // The first word distinguishes most pages from zero pages.
-                if page[..8.min(count)].iter().any(|&b| b != 0) || page.iter().any(|&b| b != 0) {
-                    std::ptr::copy_nonoverlapping(from, self.base().add(offset as usize + at), count);
-                }
-            }
+        // SAFETY: inside the region's durable copy and the reservation, which is zero and which no other thread uses
+        // yet; the two do not overlap.
+        unsafe {
+            copy_nonzero_pages(region.at(image_start + offset), self.base().add(offset as usize), len);
         }
     }
 }

@@ -7,3 +7,4 @@ pub(crate) mod mirror;
 pub(crate) mod node;
 pub(crate) mod page_map;
 pub(crate) mod parked;
+pub(crate) mod zero_pages;

@@ -14,6 +14,7 @@ use super::options::KIND;
 use super::thread::Thread;
 use mangrove_pool::{LOG_BYTES_MAX, LOG_BYTES_MIN, PoolOptions, appear};
 use mangrove_shadow::{Create, Durability, MediumKind, Options, Shadow, ShadowCopy};
+use mangrove_sys::copy_nonzero_pages;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -87,15 +88,8 @@ impl Heap {
         let mut copy =
             ShadowCopy::create(part, &self.copy_options(), self.shadow().base().expose_provenance() as u64)?;
         copy.grow(len)?;
-        for at in (0..len).step_by(PAGE_BYTES) {
-            // SAFETY: both have `len` bytes, whole pages, which no other thread uses.
-            unsafe {
-                let page = std::slice::from_raw_parts(pool.region().at(at).cast_const(), PAGE_BYTES);
-                if page.iter().any(|&byte| byte != 0) {
-                    copy.base().add(at as usize).copy_from_nonoverlapping(page.as_ptr(), PAGE_BYTES);
-                }
-            }
-        }
+        // SAFETY: both have `len` bytes, which no other thread uses; those of the copy are zero.
+        unsafe { copy_nonzero_pages(pool.region().at(0), copy.base(), len as usize) };
         let go_on = |done| progress(BackupProgress { bytes: len + done, bytes_total: 2 * len }).is_continue();
         let bytes = copy.close(go_on)?.ok_or(HeapError::Stopped)?;
         Ok(HeapBackup { bytes, stopped: Duration::ZERO })
