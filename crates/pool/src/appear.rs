@@ -18,8 +18,8 @@ use std::path::{Path, PathBuf};
 const LOCK_TRIES_MAX: u32 = 100;
 
 /// Has `write` make a pool under the temporary name that it is given, and durable; then gives it the name `path`.
-/// Folder and files get the permissions of those of `like`, if it is a copy of that pool; until then nobody else may
-/// enter the folder. Otherwise they have those that the process gives to new files.
+/// If the new pool is a copy of the pool `like`, its directory and files get the permissions of that pool's; until then
+/// no other user may enter the directory. Otherwise they have the permissions of files that the process makes.
 ///
 /// # Errors
 /// Those of `write`; `Exists`, `Foreign`, `Unsupported` for a place in a pool's directory, `NoSpace`, `ReadOnly`,

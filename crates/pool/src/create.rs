@@ -88,9 +88,8 @@ pub(crate) fn create(options: &PoolOptions, directory: &Path, pool_file: &PoolFi
     bytes.extend_from_slice(&sb.encode()[..]);
     sb.seq = 1;
     bytes.extend_from_slice(&sb.encode()[..]);
-    let (path, pool_file) = (pool_file.path(), pool_file.raw());
-    pool_file.write_at(0, &bytes, here()).map_err(io_error(path, "write"))?;
-    pool_file.sync(here()).map_err(io_error(path, "sync"))
+    pool_file.write_at(0, &bytes, here())?;
+    pool_file.sync(here())
 }
 
 /// As `create`, for a pool that is filled without a log: the file `pool` says so, and its superblock is returned. A
@@ -107,9 +106,8 @@ pub(crate) fn create_for_load(
         return create(options, directory, pool_file).map(|()| None);
     }
     let sb = make_parts(options, directory)?;
-    let (path, pool_file) = (pool_file.path(), pool_file.raw());
-    pool_file.write_at(0, &superblock::loading()[..], here()).map_err(io_error(path, "write"))?;
-    pool_file.sync(here()).map_err(io_error(path, "sync"))?;
+    pool_file.write_at(0, &superblock::loading()[..], here())?;
+    pool_file.sync(here())?;
     Ok(Some(sb))
 }
 

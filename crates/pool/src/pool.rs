@@ -487,7 +487,7 @@ impl Pool {
     fn settle(&mut self) -> Result<()> {
         let medium = match &self.backing {
             Backing::File(medium) => Arc::clone(medium),
-            Backing::Bulk(medium) => return medium.settle(),
+            Backing::Bulk(medium) => return medium.finish(),
             Backing::Mapped(medium) => return medium.settle(),
             Backing::ReadOnly(_) => return Ok(()),
         };

@@ -9,12 +9,12 @@
 //!    and its page checksums are durable. Durable-order: otherwise half a load would open.
 //! 2. A flush marks pages after what was stored there. So a page that is written while a thread stores to it is marked
 //!    by the time the load ends, and is written again.
-//! 3. A page's memory is given back only when the page is not marked, and its owner lets nobody store meanwhile: the
-//!    data file has the same bytes.
+//! 3. The medium gives a page's memory back only when the page is not marked and no thread stores to it: the data file
+//!    has the same bytes.
 //! 4. After the end, and after an error, nothing is written any more.
 //! 5. A child of fork(2) writes nothing and takes no lock.
 
-use crate::file::image::{advise_huge, reserve_more};
+use crate::file::image::reserve_more;
 use crate::file::page_marks::{PageMarks, WORD_PAGES};
 use crate::file::recover::reserve_region;
 use crate::format::page_sums::{PAGE_BYTES, PAGES_PER_BLOCK, PageChecksums, page_checksum};
@@ -252,7 +252,8 @@ impl BulkMedium {
         Ok(())
     }
 
-    /// Ends the load: everything flushed so far is durable, and the pool is there, closed. Nobody flushes meanwhile.
+    /// Ends the load: everything flushed so far becomes durable, and the pool exists and is closed. No other thread may
+    /// flush meanwhile.
     ///
     /// # Errors
     /// `Io`, `NoSpace`: there is no pool. As before, after an error.
@@ -297,11 +298,6 @@ impl BulkMedium {
                 .update(here(), |sb| (sb.clean, sb.image_bytes, sb.sums_digest) = (true, grown, digest))?;
         }
         Ok(())
-    }
-
-    /// See [`Pool::close`](crate::Pool::close).
-    pub(crate) fn settle(&self) -> Result<()> {
-        self.finish()
     }
 
     /// See [`Pool::set_made`](crate::Pool::set_made). The end of the load records it.
@@ -441,7 +437,7 @@ impl MediumOps for BulkMedium {
     }
 
     fn appended(&self) -> Lsn {
-        // Relaxed: nobody waits for a position before the end.
+        // Relaxed: `wait` returns at once, whatever the position; only the end of the load makes anything durable.
         self.groups.load(Ordering::Relaxed)
     }
 
@@ -466,32 +462,15 @@ impl MediumOps for BulkMedium {
         if bytes <= grown {
             return Ok(());
         }
-        let capacity = self.memory.len() as u64;
-        if bytes > capacity {
-            let path = self.files.image.path().to_owned();
-            return Err(Error::NoSpace { path, wanted: bytes - capacity });
-        }
-        if let Some(limit) = self.memory_bytes_max.filter(|limit| bytes > *limit) {
-            // This process does not need so much, but nobody could open the pool.
+        let limit = self.memory_bytes_max.filter(|limit| bytes > *limit && bytes <= self.memory.len() as u64);
+        if let Some(limit) = limit {
+            // A load gives memory back, but an opening of the pool will need that much.
             return Err(Error::MemoryLimit { path: self.directory.clone(), wanted: bytes, limit });
         }
-        match reserve_more(&self.files, grown, bytes, capacity) {
-            Ok(to) => {
-                advise_huge(&self.memory, grown, to);
-                // Release pairs with the Acquire in `grown`.
-                self.grown.store(to, Ordering::Release);
-                Ok(())
-            }
-            Err(e) => {
-                let is_full = e.is_no_space();
-                let wanted = bytes.next_multiple_of(PAGE_BYTES as u64) - grown;
-                let error = e.doing_with_space("allocate space in", wanted);
-                if !is_full {
-                    self.poison(error.clone());
-                }
-                Err(error)
-            }
-        }
+        let to = reserve_more(&self.files, &self.memory, grown, bytes, |e| self.poison(e))?;
+        // Release pairs with the Acquire in `grown`.
+        self.grown.store(to, Ordering::Release);
+        Ok(())
     }
 
     fn grown(&self) -> u64 {

@@ -4,11 +4,11 @@
 //! 1. Every byte that enters the working copy was under a checksum that matches. A file that is mapped copy on
 //!    write is compared with its checksums afterwards (`file/scrub.rs`).
 
-use crate::Result;
 use crate::damage_check::DamageCheck;
 use crate::format::page_sums::{PAGE_BYTES, PageChecksums, page_checksum};
 use crate::pool_files::{DataFiles, FileError};
 use crate::storage::traits::here;
+use crate::{Error, Result};
 use mangrove_sys::Reservation;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -134,20 +134,39 @@ pub(super) fn verify_suspect(
 
 /// Reserves space for at least `bytes` bytes of the data file, for which space for `grown` is reserved, and for their
 /// page checksums: for some more than that, unless there is no space for more. Returns for how many bytes there is
-/// space then.
+/// space then, and has asked for huge pages for them in `memory`.
+///
+/// # Errors
+/// `NoSpace`, `FileLimit`: the caller may go on. Any other error of the medium, which `poison` gets first.
 pub(super) fn reserve_more(
     files: &DataFiles,
+    memory: &Reservation,
     grown: u64,
     bytes: u64,
-    capacity: u64,
-) -> std::result::Result<u64, FileError> {
+    poison: impl FnOnce(Error),
+) -> Result<u64> {
+    let capacity = memory.len() as u64;
+    if bytes > capacity {
+        let path = files.image.path().to_owned();
+        return Err(Error::NoSpace { path, wanted: bytes - capacity });
+    }
     let exact = bytes.next_multiple_of(PAGE_BYTES as u64);
     let spare = (grown / 8).clamp(GROW_BYTES_MIN, GROW_BYTES_MAX).next_multiple_of(PAGE_BYTES as u64);
     let generous = (grown + spare).clamp(exact, capacity);
-    match files.allocate(grown, generous) {
+    let reserved = match files.allocate(grown, generous) {
         Err(e) if generous > exact && e.is_no_space() => files.allocate(grown, exact).map(|()| exact),
         result => result.map(|()| generous),
-    }
+    };
+    let to = reserved.map_err(|e| {
+        let is_full = e.is_no_space();
+        let error = e.doing_with_space("allocate space in", exact - grown);
+        if !is_full {
+            poison(error.clone());
+        }
+        error
+    })?;
+    advise_huge(memory, grown, to);
+    Ok(to)
 }
 
 /// Asks for huge pages for the working copy, which grows from `from` to `to` bytes.

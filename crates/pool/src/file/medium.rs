@@ -126,7 +126,7 @@ impl FileMedium {
             image_written: AtomicU64::new(0),
             checkpoint_syncs: AtomicU64::new(0),
         };
-        medium.advise(0, parts.grown);
+        advise_huge(&medium.memory, 0, parts.grown);
         medium
     }
 
@@ -540,10 +540,6 @@ impl FileMedium {
         }
     }
 
-    fn advise(&self, from: u64, to: u64) {
-        advise_huge(&self.memory, from, to);
-    }
-
     pub(crate) fn stat(&self) -> PoolStat {
         let (appended, tail) = (self.log.appended(), self.log.tail());
         let log = &self.log.counters;
@@ -723,32 +719,14 @@ impl MediumOps for FileMedium {
         if self.log.commit.has_failed() {
             return Err(self.failure());
         }
-        let capacity = self.memory.len() as u64;
-        if bytes > capacity {
-            let path = self.files.image.path().to_owned();
-            return Err(Error::NoSpace { path, wanted: bytes - capacity });
+        let to = reserve_more(&self.files, &self.memory, grown, bytes, |e| self.poison(e))?;
+        if grown < HUGE_PAGES_FROM_BYTES && to >= HUGE_PAGES_FROM_BYTES {
+            // What was used before the advice lies in small pages.
+            self.memory.collapse(0, HUGE_PAGES_FROM_BYTES as usize);
         }
-        match reserve_more(&self.files, grown, bytes, capacity) {
-            Ok(to) => {
-                self.advise(grown, to);
-                if grown < HUGE_PAGES_FROM_BYTES && to >= HUGE_PAGES_FROM_BYTES {
-                    // What was used before the advice lies in small pages.
-                    self.memory.collapse(0, HUGE_PAGES_FROM_BYTES as usize);
-                }
-                // Release pairs with the Acquire above and in `checkpoint_now`.
-                self.grown.store(to, Ordering::Release);
-                Ok(())
-            }
-            Err(e) => {
-                let is_full = e.is_no_space();
-                let wanted = bytes.next_multiple_of(PAGE_BYTES as u64) - grown;
-                let error = e.doing_with_space("allocate space in", wanted);
-                if !is_full {
-                    self.poison(error.clone());
-                }
-                Err(error)
-            }
-        }
+        // Release pairs with the Acquire above and in `checkpoint_now`.
+        self.grown.store(to, Ordering::Release);
+        Ok(())
     }
 
     fn grown(&self) -> u64 {

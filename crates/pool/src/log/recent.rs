@@ -21,6 +21,7 @@ use crate::pool_files::{FileError, PoolFile, kind_of, names_in};
 use crate::storage::traits::{FileMap, OpenHow, PathKind, Storage, here};
 use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering};
 use crate::{Lsn, Result};
+use std::io;
 use std::path::Path;
 
 /// The beginning of the file's name; sixteen digits follow, the nonce of the process that writes it.
@@ -80,6 +81,16 @@ pub(crate) struct Recent {
 }
 
 impl Copied {
+    /// Stores to the file as memory. False where it must be written: it is not memory, or is none from now on, since
+    /// the store failed (invariant 4).
+    fn through_map(&mut self, store: impl FnOnce(&mut dyn FileMap) -> io::Result<()>) -> bool {
+        let is_stored = self.map.as_deref_mut().is_some_and(|map| store(map).is_ok());
+        if !is_stored {
+            self.map = None;
+        }
+        is_stored
+    }
+
     /// From now on the file's ring is this one, which the log's superblock records durably.
     pub(crate) fn set_ring(&mut self, ring: RingLayout) {
         self.ring = ring;
@@ -190,13 +201,9 @@ impl Recent {
             if part.is_empty() {
                 continue;
             }
-            if let Some(map) = &mut copied.map {
-                if map.store(at, part, here()).is_ok() {
-                    continue;
-                }
-                copied.map = None;
+            if !copied.through_map(|map| map.store(at, part, here())) {
+                self.file.write_at(at, part, here())?;
             }
-            self.file.write_at(at, part, here())?;
         }
         Ok(())
     }
@@ -204,11 +211,8 @@ impl Recent {
     /// Stores the first word of the header at a position of the log.
     fn store_word(&self, copied: &mut Copied, lsn: Lsn, word: [u8; WORD_BYTES]) -> Result<()> {
         let at = copied.ring.place(lsn);
-        if let Some(map) = &mut copied.map {
-            if map.store_word(at, word, here()).is_ok() {
-                return Ok(());
-            }
-            copied.map = None;
+        if copied.through_map(|map| map.store_word(at, word, here())) {
+            return Ok(());
         }
         self.file.write_at(at, &word, here())
     }
