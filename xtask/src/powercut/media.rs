@@ -95,7 +95,11 @@ impl GuestStorage {
                     .to_owned()
             }
             Self::Dax => {
-                let namespace = if has_namespace(image, b"NVDIMM_PFN_INFO\0")? { "" } else { MAKE_NAMESPACE };
+                let namespace = if has_namespace(image, b"NVDIMM_PFN_INFO\0")? {
+                    String::new()
+                } else {
+                    make_namespace("pfn0.0", "nd_pmem")
+                };
                 format!(
                     "cd /sys/bus/nd/devices\n{namespace}\
                      until [ -n \"$(cat namespace0.0/holder)\" ] && [ -b /dev/pmem0 ]; do sleep 0.02; done\n\
@@ -107,7 +111,11 @@ impl GuestStorage {
                 )
             }
             Self::Devdax => {
-                let device = if has_namespace(image, b"NVDIMM_DAX_INFO\0")? { "" } else { MAKE_DEVICE };
+                let device = if has_namespace(image, b"NVDIMM_DAX_INFO\0")? {
+                    String::new()
+                } else {
+                    make_namespace("dax0.0", "dax_pmem")
+                };
                 format!(
                     "cd /sys/bus/nd/devices\n{device}\
                      until [ -c /dev/dax0.0 ] && [ -b /dev/vda ]; do sleep 0.02; done\n\
@@ -146,28 +154,20 @@ pub(super) fn argument(path: &Path) -> String {
     path.display().to_string().replace(',', ",,")
 }
 
-/// A namespace without labels is raw until an info block makes it fsdax; the kernel writes it once, and finds it
-/// at every later boot.
-const MAKE_NAMESPACE: &str =
-    "until [ -e namespace0.0/holder ] && [ -e pfn0.0/mode ] && [ -b /dev/pmem0 ]; do sleep 0.02; done
+/// The guest's commands that make the namespace one for `driver`. A namespace without labels is raw until an info
+/// block, which the kernel writes once for the device `seed`, says what it is; every later boot finds the block.
+fn make_namespace(seed: &str, driver: &str) -> String {
+    format!(
+        "until [ -e namespace0.0/holder ] && [ -e {seed}/mode ] && [ -b /dev/pmem0 ]; do sleep 0.02; done
 echo namespace0.0 > ../drivers/nd_pmem/unbind
-cat /proc/sys/kernel/random/uuid > pfn0.0/uuid
-echo ram > pfn0.0/mode
-echo 2097152 > pfn0.0/align
-echo namespace0.0 > pfn0.0/namespace
-echo pfn0.0 > ../drivers/nd_pmem/bind
-";
-
-/// The same for a device: an info block of another kind, which the kernel finds at every later boot.
-const MAKE_DEVICE: &str =
-    "until [ -e namespace0.0/holder ] && [ -e dax0.0/mode ] && [ -b /dev/pmem0 ]; do sleep 0.02; done
-echo namespace0.0 > ../drivers/nd_pmem/unbind
-cat /proc/sys/kernel/random/uuid > dax0.0/uuid
-echo ram > dax0.0/mode
-echo 2097152 > dax0.0/align
-echo namespace0.0 > dax0.0/namespace
-echo dax0.0 > ../drivers/dax_pmem/bind
-";
+cat /proc/sys/kernel/random/uuid > {seed}/uuid
+echo ram > {seed}/mode
+echo 2097152 > {seed}/align
+echo namespace0.0 > {seed}/namespace
+echo {seed} > ../drivers/{driver}/bind
+"
+    )
+}
 
 /// Whether the image already holds the info block of a namespace with this signature.
 fn has_namespace(image: &Path, signature: &[u8; 16]) -> std::io::Result<bool> {
