@@ -8,7 +8,7 @@ use crate::{interrupt, output, progress, stderr};
 use anyhow::Context;
 use indicatif::ProgressBar;
 use mangrove::{Batch, Error, Map};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::fs::File;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::Write;
@@ -217,27 +217,53 @@ fn run_bulk(args: &Args, input: &mut Input) -> anyhow::Result<Exit> {
         }
         Err(error) => return Err(error),
     };
-    let rate = records as f64 / seconds.max(1e-9);
+    let report = Report { records, seconds, in_map };
     if args.json {
-        output::json(&json!({
-            "records": records,
-            "complete": true,
-            "seconds": seconds,
-            "records_per_second": rate,
-            "threads": args.threads,
-            "batch": args.batch,
-            "bulk": true,
-            "records_in_map": in_map,
-        }))?;
+        output::json(&report.json(args, true, json!({ "bulk": true })))?;
     } else {
-        output::lines([format!(
-            "{} records in {seconds:.2} s ({} a second), without a log; {} in the map",
-            count(records),
-            count(rate as u64),
-            count(in_map),
-        )])?;
+        output::lines([report.sentence("without a log")])?;
     }
     Ok(Exit::Ok)
+}
+
+/// What a load tells at its end.
+struct Report {
+    records: u64,
+    seconds: f64,
+    in_map: u64,
+}
+
+impl Report {
+    fn records_per_second(&self) -> f64 {
+        self.records as f64 / self.seconds.max(1e-9)
+    }
+
+    /// As JSON, with the fields `more`.
+    fn json(&self, args: &Args, complete: bool, more: Value) -> Value {
+        let mut report = json!({
+            "records": self.records,
+            "complete": complete,
+            "seconds": self.seconds,
+            "records_per_second": self.records_per_second(),
+            "threads": args.threads,
+            "batch": args.batch,
+            "records_in_map": self.in_map,
+        });
+        if let (Value::Object(report), Value::Object(more)) = (&mut report, more) {
+            report.extend(more);
+        }
+        report
+    }
+
+    fn sentence(&self, how: &str) -> String {
+        format!(
+            "{} records in {:.2} s ({} a second), {how}; {} in the map",
+            count(self.records),
+            self.seconds,
+            count(self.records_per_second() as u64),
+            count(self.in_map),
+        )
+    }
 }
 
 fn map_close(map: Map, args: &Args, records: u64, seconds: f64, tell: bool) -> anyhow::Result<()> {
@@ -245,30 +271,18 @@ fn map_close(map: Map, args: &Args, records: u64, seconds: f64, tell: bool) -> a
     let stat = map.stat();
     map.close()?;
     let written = stat.log_bytes_written + stat.image_bytes_written;
-    let rate = records as f64 / seconds.max(1e-9);
+    let report = Report { records, seconds, in_map: stat.records };
     if args.json {
-        return output::json(&json!({
-            "records": records,
-            "complete": tell,
-            "seconds": seconds,
-            "records_per_second": rate,
-            "threads": args.threads,
-            "batch": args.batch,
+        let more = json!({
             "durability": args.opening.durability.to_string(),
-            "records_in_map": stat.records,
             "device_writes": stat.group_commits,
             "bytes_written": written,
-        }));
+        });
+        return output::json(&report.json(args, tell, more));
     }
     if tell && !args.report {
-        output::lines([format!(
-            "{} records in {seconds:.2} s ({} a second), durability {}; {} in the map; {} written to the device",
-            count(records),
-            count(rate as u64),
-            args.opening.durability,
-            count(stat.records),
-            human(written),
-        )])?;
+        let how = format!("durability {}", args.opening.durability);
+        output::lines([format!("{}; {} written to the device", report.sentence(&how), human(written))])?;
     }
     Ok(())
 }
