@@ -9,8 +9,8 @@ use std::path::Path;
 impl MapOptions {
     /// Makes a new map at `path` with what `fill` puts into the map that it gets. The new map appears whole and durable
     /// when this returns, or not at all: after an error or a panic of `fill`, and after a crash at any moment, nothing
-    /// is at `path`. (A killed process leaves a folder under a temporary name beside it, which the next load or backup
-    /// there removes.)
+    /// is at `path`. (A killed process leaves a directory under a temporary name beside `path`; the next load or backup
+    /// to `path` removes it.)
     ///
     /// On the medium `file` the map is written without a redo log, each page of it once or a few times, most of it in
     /// the background: with a quarter of the bytes that writes to an existing map cost, and without the log's memory.

@@ -256,8 +256,8 @@ pub(crate) fn workload(scenario: &str, rng: &mut Rng, interval: bool) -> Vec<Map
     if interval { add_syncs(w.ops, w.rng) } else { w.ops }
 }
 
-/// Fills a part of a small map, or most of it, and goes on in the space that it gets: its directory moves to what was
-/// the next segment.
+/// Fills a part of a small map, or most of it, then opens the map in a larger region and continues there. That moves
+/// the directory into the segment after the last one in use.
 fn grow(w: &mut Writer<'_>) {
     w.lengths = CLASSES;
     for _ in 0..w.rng.below(12) {

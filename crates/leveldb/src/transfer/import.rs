@@ -186,7 +186,7 @@ fn write_all(
     batches.iter().try_for_each(|mut batch| {
         engine.write(batch.list(), false)?;
         batch.clear();
-        // There is room for all; nobody takes them at the end.
+        // The channel holds all batches. At the end the reader is gone, and the batch is dropped.
         let _ = used.try_send(batch);
         engine.page_out_loaded()
     })
