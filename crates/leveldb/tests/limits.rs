@@ -9,7 +9,7 @@ use std::process::{Command, Output};
 
 const LIMIT: &str = "MANGROVE_LEVELDB_MEMORY_MAX";
 /// Records of a kilobyte.
-const MANY: u64 = 60_000;
+const MANY: u64 = 120_000;
 
 struct Programs {
     _scratch: tempfile::TempDir,

@@ -16,6 +16,9 @@ pub(crate) fn grow_groups_min(groups_max: u64) -> u64 {
     if groups_max < 4 { 1 } else { 4 }
 }
 
+/// A growth adds this share of the groups that there are: larger shares leave more of an image unused.
+const GROW_SHARE: u64 = 8;
+
 /// Groups that one growth adds at most unless more are needed: 1 GiB.
 const GROW_GROUPS_MAX: u64 = 256;
 
@@ -166,7 +169,7 @@ impl Heap {
         // A process that got fewer addresses than the state was made with reaches the end earlier.
         let groups_most = groups_max.min(self.space_capacity() / GROUP_BYTES);
         let groups_left = groups_most.saturating_sub(old / GROUP_PAGES);
-        let step = (old / GROUP_PAGES / 4).clamp(grow_groups_min(groups_max), GROW_GROUPS_MAX);
+        let step = (old / GROUP_PAGES / GROW_SHARE).clamp(grow_groups_min(groups_max), GROW_GROUPS_MAX);
         // Each group needs the pages of its own description as well.
         let groups_for = |pages: u64| {
             let needed = |extra: u64| (pages + extra).div_ceil(GROUP_PAGES);
