@@ -57,7 +57,9 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     if args.planted {
         return planted::run(args.without.as_deref());
     }
-    let binaries = build(&root)?;
+    // So few runs are over before a better build of the targets would be.
+    let profile = if args.runs.is_some() { "slice" } else { "release" };
+    let binaries = build(&root, profile)?;
     let wanted = |t: &&str| args.target.as_deref().is_none_or(|wanted| wanted == *t);
     let targets: Vec<&str> = TARGETS.into_iter().filter(wanted).collect();
     if let Some(input) = &args.replay {
@@ -98,8 +100,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Builds all targets; returns the directory of the binaries.
-fn build(root: &Path) -> anyhow::Result<PathBuf> {
+/// Builds all targets with a profile; returns the directory of the binaries.
+fn build(root: &Path, profile: &str) -> anyhow::Result<PathBuf> {
     let compiler = std::env::var("CXX").unwrap_or_else(|_| "c++".to_owned());
     let probe = Command::new(&compiler).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
     if !probe.is_ok_and(|status| status.success()) {
@@ -112,7 +114,7 @@ fn build(root: &Path) -> anyhow::Result<PathBuf> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     // With --target the flags do not apply to build scripts and macros, which run on the host.
     let status = Command::new(cargo)
-        .args(["build", "--release", "--target", &triple, "--manifest-path"])
+        .args(["build", "--profile", profile, "--target", &triple, "--manifest-path"])
         .arg(root.join("Cargo.toml"))
         .arg("--target-dir")
         .arg(&folder)
@@ -123,7 +125,7 @@ fn build(root: &Path) -> anyhow::Result<PathBuf> {
     if !status.success() {
         bail!("the fuzz targets do not build");
     }
-    Ok(folder.join(triple).join("release"))
+    Ok(folder.join(triple).join(profile))
 }
 
 fn host() -> anyhow::Result<String> {
