@@ -358,7 +358,8 @@ macro_rules! pool_config_setters {
     ($field:ident: keeps_recent, $($rest:tt)*) => {
         /// Whether a write that returned before it is durable (with `Durability::Interval`, or because its caller
         /// does not wait) survives the death of the process, however it ends, on the medium file: the call writes it
-        /// to a file of the size of the log, without a sync. After a power cut a prefix is there, as without it.
+        /// to a file, without a sync. It is a ring of 128 KiB, which becomes up to 8 MiB where that is too short; a
+        /// call that finds no room makes its write durable. After a power cut a prefix is there, as without it.
         /// Default: false.
         #[must_use]
         pub fn keeps_recent(mut self, yes: bool) -> Self {

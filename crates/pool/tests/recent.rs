@@ -129,10 +129,13 @@ fn what_returned_is_there_when_the_process_is_gone() {
 /// Random writes, atomic groups and spill files, over many laps of the log, and the process dies every now and then.
 #[test]
 fn every_write_survives_in_a_log_that_wraps() {
-    for background in [false, true] {
+    // The last log holds many rings of recent writes, and more than the first of them has room for.
+    for (background, log_bytes, longest) in
+        [(false, 16 << 10, 300), (true, 16 << 10, 300), (true, 1 << 20, 6000)]
+    {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("p");
-        let options = options().background(background);
+        let options = options().background(background).log_bytes(log_bytes);
         let mut model = vec![0u8; REGION_BYTES as usize];
         let mut seed = 1u64;
         let mut random = || {
@@ -143,7 +146,7 @@ fn every_write_survives_in_a_log_that_wraps() {
             let pool = options.open(&path).unwrap();
             assert!(read(&pool, 0, model.len()) == model, "life {life}, background {background}");
             for _ in 0..random() % 200 {
-                let len = (1 + random() % 300) as usize;
+                let len = (1 + random() % longest) as usize;
                 let offset = random() % (REGION_BYTES - len as u64);
                 let bytes: Vec<u8> = (0..len).map(|_| random() as u8).collect();
                 match random() % 40 {
@@ -167,6 +170,67 @@ fn every_write_survives_in_a_log_that_wraps() {
             }
             if random() % 8 == 0 { pool.close().unwrap() } else { drop(pool) }
         }
+    }
+}
+
+/// Writes `turns` times 1000 bytes, each time somewhere else, and calls `look` after each.
+fn put_thousands(pool: &Pool, turns: std::ops::Range<u64>, mut look: impl FnMut(u64)) {
+    for turn in turns {
+        put(pool, turn % 250 * 1000, &[turn as u8; 1000]);
+        look(turn);
+    }
+}
+
+/// Panics unless what the first `turns` turns wrote is there.
+fn expect_thousands(pool: &Pool, turns: u64) {
+    for turn in turns.saturating_sub(250)..turns {
+        assert!(read(pool, turn % 250 * 1000, 1000) == [turn as u8; 1000], "turn {turn} of {turns}");
+    }
+}
+
+/// Recent writes have less room than the log: what they have none for is made durable. A process may die at any time.
+#[test]
+fn writes_that_find_no_room_are_durable_and_make_more() {
+    for medium_is_full in [false, true] {
+        let dir = tempfile::tempdir().unwrap();
+        let [path, copy] = ["p", "copy"].map(|name| dir.path().join(name));
+        let options = options().log_bytes(1 << 20).log_bytes_first(1 << 20);
+        let storage = Faulty::new(Arc::new(OsStorage));
+        let pool = options.clone().storage(Arc::new(storage.clone())).open(&path).unwrap();
+        put_thousands(&pool, 0..1, |_| {});
+        let len = |path: &Path| std::fs::metadata(&files(path)[0]).unwrap().len();
+        let short = len(&path);
+        if medium_is_full {
+            let (operations, kind) = (vec![Operation::Allocate], FaultKind::Errno(libc::ENOSPC));
+            storage.plant(Fault { file: None, operations, nth: 0, kind });
+        }
+        let mut durable = Vec::new();
+        put_thousands(&pool, 1..800, |turn| {
+            let before = durable.last().copied();
+            durable.extend(Some(pool.stat().durable).filter(|now| before != Some(*now)));
+            if turn % 25 == 0 || before != durable.last().copied() {
+                copied(&path, &copy);
+                expect_thousands(&options.open(&copy).unwrap(), turn + 1);
+                std::fs::remove_dir_all(&copy).unwrap();
+            }
+        });
+        let long = len(&path);
+        let times = durable.len() - 1;
+        if medium_is_full {
+            assert_eq!((long, times), (short, 6), "a write of every {short} bytes waited");
+        } else {
+            assert_eq!((long, times), (16 * short, 2), "each that waited made more room");
+        }
+        assert_eq!(pool.stat().checkpoints, 0);
+        let held = pool.stat().appended - durable.last().unwrap();
+        drop(pool);
+        // The next process's file has as much room as it takes over.
+        let pool = options.open(&path).unwrap();
+        assert!(held > short || medium_is_full, "{held}");
+        assert_eq!(len(&path), if medium_is_full { short } else { 4 * short });
+        put_thousands(&pool, 800..850, |_| {});
+        drop(pool);
+        expect_thousands(&options.open(&path).unwrap(), 850);
     }
 }
 
@@ -420,7 +484,7 @@ fn a_file_of_an_earlier_process_is_not_taken() {
     }
 }
 
-/// Each process that dies while it opens the pool leaves a file as long as the log. (And a directory of such a name is
+/// Each process that dies while it opens the pool leaves a file. (And a directory of such a name is
 /// none of the pool's.)
 #[test]
 fn what_processes_that_died_while_opening_left_is_removed_before_space_is_taken() {

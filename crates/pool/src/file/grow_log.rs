@@ -157,11 +157,6 @@ impl FileMedium {
         if !self.prepare_log_file(&mut prepared, to)? {
             return Ok(false);
         }
-        if let Some(recent) = &self.log.recent
-            && let Err(e) = recent.make_longer(to)
-        {
-            return self.not_grown(e, to).map(|()| false);
-        }
         // Before the superblock changes: see `SuperblockFile::set_dirty`.
         if !self.mark_dirty() {
             return Err(self.failure());

@@ -302,7 +302,21 @@ impl FileMedium {
     /// `Io`, `NoSpace`, which poison the pool.
     #[inline]
     fn copy_recent(&self) -> Result<()> {
-        self.log.copy_recent().inspect_err(|e| self.poison(e.clone()))
+        match self.log.copy_recent() {
+            Ok(true) => Ok(()),
+            Ok(false) => self.sync_instead(),
+            Err(e) => {
+                self.poison(e.clone());
+                Err(e)
+            }
+        }
+    }
+
+    /// Makes durable what was appended so far, where recent writes have no room for it, and makes more room.
+    #[cold]
+    fn sync_instead(&self) -> Result<()> {
+        self.wait_durable(self.log.appended())?;
+        self.log.make_recent_longer().inspect_err(|e| self.poison(e.clone()))
     }
 
     /// Removes the file of recent writes of a pool that has been marked clean.

@@ -261,7 +261,7 @@ fn threads() -> usize {
 
 impl Recovered {
     /// Removes the files of recent writes that hold nothing which the log needs: each process that died while it opened
-    /// the pool has left one as long as the log, so without this such processes could fill the medium.
+    /// the pool has left one, so without this such processes could fill the medium.
     ///
     /// # Errors
     /// `Corrupt` when the log has a hole: then nothing is removed; `Io`.
@@ -336,8 +336,10 @@ impl Recovered {
         keeps_recent: bool,
     ) -> Result<FileParts> {
         let sb = superblock.current();
-        let (nonce, end) = (self.nonce, self.scan.end);
-        let make = || Recent::create(&*storage, directory, sb.ring(), sb.seed(), nonce, end);
+        let end = self.scan.end;
+        let taken = self.scan.recent.map_or(end, |(from, _)| from)..end;
+        let nonce = self.nonce;
+        let make = || Recent::create(&*storage, directory, sb.seed(), nonce, taken);
         let recent = keeps_recent.then(make).transpose()?;
         let interrupted = (sb.target > sb.tail).then_some((sb.target, self.scan.target_nonce));
         let log = Log::new(self.ring, self.log_file, sb, &self.scan, nonce, self.spills, recent);

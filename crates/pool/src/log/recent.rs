@@ -3,9 +3,9 @@
 //! bytes.
 //!
 //! Invariants:
-//! 1. The file holds groups where the log will hold them. A group grows there: first its new records are stored, then
-//!    one word of its header, which says how many bytes count and what their checksum is. A process that dies in
-//!    between leaves the word before, whose bytes have not changed. Nothing else of a header changes.
+//! 1. The file is a ring of its own, of one of the lengths of [`rings`]. A group grows there: first its new records are
+//!    stored, then one word of its header, which says how many bytes count and what their checksum is. A process that
+//!    dies in between leaves the word before, whose bytes have not changed. Nothing else of a header changes.
 //! 2. The header's checksum covers position, nonce and all bytes that count, and the header says how many counted in
 //!    the group before. So recovery takes only what continues the log without a gap, whatever mixture of old and new
 //!    bytes a power cut left: after an old header, whose group had grown since, no group is taken.
@@ -13,21 +13,36 @@
 //!    that it takes get its own nonce there: groups of the dead process may lie behind them in the log, left over from
 //!    a write that was torn, and must not follow them.
 //! 4. A store to the file as memory that fails is a write from then on, which succeeds or says why not.
+//! 5. Everything copied from the durable end of the log on has its place: what does not fit is not copied, and its call
+//!    waits until it is durable. The ring changes its length only while nothing that was copied is not durable.
 
 use crate::crc32c;
 use crate::format::log::{GROUP_HEADER_BYTES, GROUP_MAGIC, GroupHeader, group_crc, group_total};
 use crate::format::ring_layout::RingLayout;
-use crate::pool_files::{FileError, PoolFile, kind_of, names_in};
+use crate::pool_files::{PoolFile, kind_of, names_in};
 use crate::storage::traits::{FileMap, OpenHow, PathKind, Storage, here};
 use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering};
-use crate::{Lsn, Result};
+use crate::{Error, Lsn, Result};
 use std::io;
 use std::path::Path;
 
 /// The beginning of the file's name; sixteen digits follow, the nonce of the process that writes it.
 const NAME: &str = "recent-";
+/// Bytes of the shortest ring, and how much longer each further one is.
+const RING_BYTES: u64 = 128 << 10;
+const RING_GROWTH: u64 = 4;
+/// A ring becomes so long where calls fill it faster than the log is written. It is short, so that its pages stay
+/// mapped and in the processor's cache.
+const RING_BYTES_MAX: u64 = 8 << 20;
+/// No log is longer than the longest of so many.
+const RINGS: u32 = 20;
 /// "MGre" read as a little-endian number.
 const RECENT_MAGIC: u32 = u32::from_le_bytes(*b"MGre");
+
+/// The rings that a file may have. A reader tries each, for the file does not say which.
+fn rings() -> impl Iterator<Item = RingLayout> {
+    (0..RINGS).map(|step| RingLayout { bytes: RING_BYTES * RING_GROWTH.pow(step), shift: 0 })
+}
 
 /// The nonce in the name of a file of recent writes.
 fn nonce_of(name: &str) -> Option<u64> {
@@ -63,8 +78,9 @@ pub(crate) struct Copied {
     crc: u32,
     /// The file as memory, where it can be that.
     map: Option<Box<dyn FileMap>>,
-    /// The file's ring: the log's, except for the moment in which that has grown and this not.
     ring: RingLayout,
+    /// The file did not grow when it was to.
+    is_full_grown: bool,
     /// Empty, and kept for its memory.
     pub(crate) groups: Vec<RecentGroup>,
 }
@@ -74,6 +90,8 @@ pub(crate) struct Recent {
     file: PoolFile,
     seed: u32,
     nonce: u64,
+    /// Where begins what this process took from another's file, and where that ends.
+    taken: std::ops::Range<Lsn>,
     /// Everything before this position has been copied or is durable.
     upto: AtomicU64,
     /// This lock comes before that of the open group.
@@ -90,26 +108,24 @@ impl Copied {
         }
         is_stored
     }
-
-    /// From now on the file's ring is this one, which the log's superblock records durably.
-    pub(crate) fn set_ring(&mut self, ring: RingLayout) {
-        self.ring = ring;
-    }
 }
 
 impl Recent {
-    /// Makes the file of the process that writes groups with `nonce` from `end` on.
+    /// Makes the file of the process that writes groups with `nonce` from the end of `taken` on; those of `taken` were
+    /// in another's file.
     ///
     /// # Errors
     /// `NoSpace`, `Io`.
     pub(crate) fn create(
         storage: &dyn Storage,
         directory: &Path,
-        ring: RingLayout,
         seed: u32,
         nonce: u64,
-        end: Lsn,
+        taken: std::ops::Range<Lsn>,
     ) -> Result<Self> {
+        let Some(ring) = rings().find(|ring| ring.bytes >= taken.end - taken.start) else {
+            return Err(Error::Unsupported { what: "recent writes are longer than any ring".into() });
+        };
         let path = directory.join(format!("{NAME}{nonce:016x}"));
         let file = PoolFile::open(storage, path.clone(), OpenHow::Create, "create")?;
         if let Err(e) = file.allocate(0, ring.bytes, here()) {
@@ -118,17 +134,46 @@ impl Recent {
             return Err(e.doing_with_space("allocate space in", ring.bytes));
         }
         let map = file.map();
-        let copied = Mutex::new(Copied { start: 0, end: 0, crc: 0, map, ring, groups: Vec::new() });
-        Ok(Self { file, seed, nonce, upto: AtomicU64::new(end), copied })
+        let copied = Mutex::new(Copied {
+            start: 0,
+            end: 0,
+            crc: 0,
+            map,
+            ring,
+            is_full_grown: false,
+            groups: Vec::new(),
+        });
+        let upto = AtomicU64::new(taken.end);
+        Ok(Self { file, seed, nonce, taken, upto, copied })
     }
 
-    /// Makes the file long enough for a log that will have grown to `bytes`.
+    /// Whether what the log holds up to `upto` has its place in the ring; everything before `durable` is durable, if
+    /// this process has written anything.
+    #[inline]
+    pub(crate) fn fits(&self, copied: &Copied, durable: Lsn, upto: Lsn) -> bool {
+        // Until then what was taken counts as durable, and may be in these files only.
+        let needed = if durable > self.taken.end { durable } else { self.taken.start };
+        upto <= needed + copied.ring.bytes
+    }
+
+    /// Makes the ring longer, if it may be and nothing that it holds is needed. On a full medium it stays as it is.
     ///
     /// # Errors
-    /// Those of the operating system.
-    pub(crate) fn make_longer(&self, bytes: u64) -> std::result::Result<(), FileError> {
-        let old = self.copied.lock().ring.bytes;
-        if bytes > old { self.file.allocate(old, bytes - old, here()) } else { Ok(()) }
+    /// `Io`.
+    pub(crate) fn make_longer(&self, durable: impl FnOnce() -> Lsn) -> Result<()> {
+        let mut copied = self.copied.lock();
+        let old = copied.ring.bytes;
+        // Durable-order: invariant 5. Recovery would look for what was copied at other places, and lose it.
+        if copied.is_full_grown || old >= RING_BYTES_MAX || durable() < self.upto() {
+            return Ok(());
+        }
+        let bytes = old * RING_GROWTH;
+        match self.file.allocate(old, bytes - old, here()) {
+            Ok(()) => copied.ring.bytes = bytes,
+            Err(e) if e.is_no_space() => copied.is_full_grown = true,
+            Err(e) => return Err(e.doing_with_space("allocate space in", bytes - old)),
+        }
+        Ok(())
     }
 
     /// Removes the file: the log is empty, or names nothing that is only there.
@@ -283,7 +328,7 @@ impl LeftRecent {
         self.file.sync(here())
     }
 
-    /// The group at `lsn` of a log with this ring, in whole sectors, as the log shall have it: with a right checksum,
+    /// The group at `lsn`, in whole sectors, as the log shall have it: with a right checksum,
     /// and with what `change` puts into its header. `takes` decides by its header, and by the bytes of records in the
     /// group before.
     ///
@@ -292,15 +337,36 @@ impl LeftRecent {
     pub(crate) fn group_at(
         &self,
         lsn: Lsn,
-        ring: RingLayout,
+        log: RingLayout,
         seed: u32,
-        change: impl FnOnce(&mut GroupHeader),
-        takes: impl FnOnce(&GroupHeader, u64) -> bool,
+        change: impl Fn(&mut GroupHeader),
+        takes: impl Fn(&GroupHeader, u64) -> bool,
+    ) -> Result<Option<Vec<u8>>> {
+        // Earlier builds used the places of the log, whose ring `log` is.
+        for ring in rings().chain([log]) {
+            let found = self.group_in(ring, lsn, seed, &change, &takes)?;
+            if found.is_some() {
+                return Ok(found);
+            }
+        }
+        Ok(None)
+    }
+
+    fn group_in(
+        &self,
+        ring: RingLayout,
+        lsn: Lsn,
+        seed: u32,
+        change: impl Fn(&mut GroupHeader),
+        takes: impl Fn(&GroupHeader, u64) -> bool,
     ) -> Result<Option<Vec<u8>>> {
         let mut bytes = vec![0; GROUP_HEADER_BYTES];
         self.file.read_ring(lsn, ring, &mut bytes)?;
         let Some((mut header, before)) = decode(&bytes) else { return Ok(None) };
-        if (header.lsn, header.nonce) != (lsn, self.nonce) || !takes(&header, before) {
+        if (header.lsn, header.nonce) != (lsn, self.nonce)
+            || header.total() > ring.bytes
+            || !takes(&header, before)
+        {
             return Ok(None);
         }
         bytes.resize(GROUP_HEADER_BYTES + header.payload as usize, 0);

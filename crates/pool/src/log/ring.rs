@@ -220,11 +220,7 @@ impl Log {
 
     /// After `stop_to_grow`, when the superblock says durably that the log has this layout: it has grown.
     pub(crate) fn grow(&self, ring: Mirror, layout: RingLayout) {
-        let mut copied = self.recent.as_ref().map(Recent::lock);
         let open = self.open.lock();
-        if let Some(copied) = &mut copied {
-            copied.set_ring(layout);
-        }
         // Relaxed: only this function changes it, one call at a time.
         let next = self.current.load(Ordering::Relaxed) + 1;
         self.views[next as usize].get_or_init(|| View::new(ring, layout));
@@ -545,16 +541,25 @@ impl Log {
         if start == self.first { FLAG_FIRST } else { 0 }
     }
 
-    /// Copies what was appended so far to the file of recent writes, if there is one.
+    /// Copies what was appended so far to the file of recent writes, if there is one. False where that has no room: it
+    /// must be made durable then.
     ///
     /// # Errors
     /// `Io`, `NoSpace`.
     #[inline]
-    pub(crate) fn copy_recent(&self) -> crate::Result<()> {
+    pub(crate) fn copy_recent(&self) -> crate::Result<bool> {
         match &self.recent {
             Some(recent) if recent.upto() < self.appended() => self.copy_to(recent),
-            _ => Ok(()),
+            _ => Ok(true),
         }
+    }
+
+    /// Makes more room for recent writes, if that is possible now.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub(crate) fn make_recent_longer(&self) -> crate::Result<()> {
+        self.recent.as_ref().map_or(Ok(()), |recent| recent.make_longer(|| self.commit.durable()))
     }
 
     /// Copies the groups of `from..to`, which an earlier process left in its file of recent writes, to that of this
@@ -578,23 +583,26 @@ impl Log {
         Ok(())
     }
 
-    fn copy_to(&self, recent: &Recent) -> crate::Result<()> {
+    fn copy_to(&self, recent: &Recent) -> crate::Result<bool> {
         let appended = self.appended();
         let mut copied = recent.lock();
         if recent.upto() >= appended {
             // Another thread has copied for this one.
-            return Ok(());
+            return Ok(true);
+        }
+        let durable = self.commit.durable();
+        let mut open = self.open.lock();
+        let upto = open.pos;
+        if !recent.fits(&copied, durable, upto) {
+            return Ok(false);
         }
         let mut groups = std::mem::take(&mut copied.groups);
-        let mut open = self.open.lock();
         groups.append(&mut open.closed);
-        let upto = open.pos;
         if upto > open.group_start {
             let flags = self.first_flag(open.group_start);
             groups.push(RecentGroup { start: open.group_start, end: upto, flags, before: open.before });
         }
         drop(open);
-        let durable = self.commit.durable();
         for group in groups.drain(..).filter(|group| group.end > durable) {
             // SAFETY: records are not changed until their space is freed, which waits for the lock that `copied` holds;
             // the headers between them are not read.
@@ -602,7 +610,7 @@ impl Log {
         }
         copied.groups = groups;
         recent.set_upto(upto);
-        Ok(())
+        Ok(true)
     }
 
     /// Completes the headers of the closed groups in `from..to`; returns how many.

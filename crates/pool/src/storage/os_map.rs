@@ -15,8 +15,9 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Bytes of a window. A new one costs two system calls; those of one count as the process's memory.
-const WINDOW_BYTES: u64 = 1 << 20;
+/// Bytes of a window, of which those that are used count as the process's memory. A new one costs two system calls and
+/// a fault for each page; two hold the longest ring of recent writes that grows with use (`log/recent.rs`).
+const WINDOW_BYTES: u64 = 4 << 20;
 /// Bytes that are readied at a time.
 const STEP_BYTES: u64 = 64 << 10;
 
@@ -142,7 +143,7 @@ mod tests {
             return;
         };
         let (mut model, mut at, mut seed) = (vec![0u8; len as usize], 0, 1u64);
-        for turn in 0..4000u64 {
+        for turn in 0..16_000u64 {
             seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             let bytes = vec![(turn % 250) as u8 + 1; (seed >> 33) as usize % 3000 + 1];
             if at + bytes.len() as u64 > len {
