@@ -6,7 +6,7 @@
 //!
 //! Deviations, and why:
 //! - Waits spin briefly and then sleep. A lock operation makes no system call unless a thread sleeps: each release
-//!   looks at one counter of sleepers.
+//!   looks at a counter of writers that sleep and at a mark of readers that do.
 //! - A reader that found the lock taken a few times bars new combiners until it has entered (the R-Barrier of Calciu
 //!   et al., which the paper leaves out), so a steady stream of writers starves no reader.
 //! - Slots belong to clients, not to threads; their number is not fixed (`runtime/slots.rs`).
@@ -21,6 +21,8 @@
 //! 3. A writer sleeps only after it made `sleepers` and its `asleep` visible and then saw, in this order, that the
 //!    lock is taken (or barred) and its job not DONE. A thread that changes any of these looks at `sleepers`
 //!    afterwards, with a full barrier between.
+//!    A reader sleeps in the same way, with `awaited` in place of the two. Who wakes readers takes the mark away first:
+//!    a reader that has been woken and waits for a processor costs the releases until then no system call.
 //! 4. `hand_over` wakes a READY writer whenever the lock is free and not barred: each release and each
 //!    end of a bar calls it.
 
@@ -48,8 +50,10 @@ pub(crate) struct Combiner<J> {
     wr_flag: CacheLine<AtomicU32>,
     /// Readers that bar new combiners because they waited too long.
     barring: CacheLine<AtomicU32>,
-    /// Clients, readers or writers, that sleep or are about to.
+    /// Writers that sleep or are about to.
     sleepers: CacheLine<AtomicU32>,
+    /// 1 when a reader sleeps at `released`, or is about to.
+    awaited: CacheLine<AtomicU32>,
     /// Opened for readers when the lock is released.
     released: EventCount,
     /// 1 while a combiner sleeps until readers have left.
@@ -79,6 +83,7 @@ impl<J> Combiner<J> {
             wr_flag: CacheLine(AtomicU32::new(0)),
             barring: CacheLine(AtomicU32::new(0)),
             sleepers: CacheLine(AtomicU32::new(0)),
+            awaited: CacheLine(AtomicU32::new(0)),
             released: EventCount::new(),
             awaits_readers: CacheLine(AtomicU32::new(0)),
             left: EventCount::new(),
@@ -166,13 +171,21 @@ impl<J> Combiner<J> {
     /// A reader sleeps until the lock is released, or finds at once that it is.
     fn sleep_until_released(&self) {
         let ticket = self.released.ticket();
-        self.sleepers.0.fetch_add(1, Ordering::SeqCst);
+        self.awaited.0.swap(1, Ordering::SeqCst);
         // Pairs with the barrier in `release`.
         barrier_after_rmw();
         if self.wr_flag.0.load(Ordering::Acquire) != 0 {
             self.released.wait(ticket);
         }
-        self.sleepers.0.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    /// Wakes the readers that sleep until the lock is released.
+    #[cold]
+    fn wake_readers(&self) {
+        // Before the event: a reader that marks itself later took its ticket later, or will find the lock free or its
+        // mark seen. SeqCst, with that of `sleep_until_released`: its ticket is older than this event.
+        self.awaited.0.swap(0, Ordering::SeqCst);
+        self.released.notify_all();
     }
 
     /// Has `job` done by the next thread that combines, this one or another, and returns when it is done (lines 13
@@ -360,8 +373,10 @@ impl<J> Combiner<J> {
         self.wr_flag.0.swap(0, Ordering::SeqCst);
         // Between the release and the look for sleepers (invariant 3).
         barrier_after_rmw();
+        if self.awaited.0.load(Ordering::Relaxed) != 0 {
+            self.wake_readers();
+        }
         if self.sleepers.0.load(Ordering::Relaxed) != 0 {
-            self.released.notify_all();
             self.hand_over();
         }
     }
@@ -374,9 +389,7 @@ impl<J> Combiner<J> {
         }
         // The newest job's thread, if it is awake, looks at the lock by itself before it sleeps: so a thread is on its
         // way even if this loop finds none asleep. It looks on, because that thread may wait for a processor.
-        let mut any = false;
         for slot in self.slots.waiting(SLEEPERS_SOUGHT) {
-            any = true;
             let request = &slot.request;
             if request.asleep.load(Ordering::Acquire) != 0 && request.status.load(Ordering::Acquire) == READY
             {
@@ -384,11 +397,6 @@ impl<J> Combiner<J> {
                 return;
             }
         }
-        if any {
-            return;
-        }
-        // A thread in `exclusive` waits at the same gate as readers.
-        self.released.notify_all();
     }
 
     /// A writer sleeps until its job is done, or until it may combine.
