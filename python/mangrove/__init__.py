@@ -74,11 +74,28 @@ class Snapshot(_native.Snapshot, Views, Mapping):
     __hash__ = None
 
 
+def _pairs(records):
+    """The (key, value) pairs of a mapping, or of an iterable of them."""
+    if isinstance(records, Mapping):
+        return records.items()
+    if hasattr(records, "keys"):
+        return ((key, records[key]) for key in records.keys())
+    return records
+
+
 class Map(_native.Map, Views, MutableMapping):
     """A durable ordered map from bytes to bytes, in the pool at `path`."""
 
     __slots__ = ("__weakref__",)
     __hash__ = None
+
+    @staticmethod
+    def load(path, records, *, capacity=None, memory_bytes_max=None):
+        """Makes a new map at `path` with all the records of a mapping or of (key, value) pairs; returns how many.
+
+        It appears whole and durable, or not at all. It is written without a log, faster than an open map is.
+        """
+        return _native.load(path, _pairs(records), capacity=capacity, memory_bytes_max=memory_bytes_max)
 
     def snapshot(self):
         """This instant, as a mapping that cannot be changed."""
@@ -92,12 +109,8 @@ class Map(_native.Map, Views, MutableMapping):
         """Sets all the records of a mapping or of (key, value) pairs, as one batch."""
         if no_names:
             raise TypeError("keys are bytes, and the names of keyword arguments are not")
-        if isinstance(other, Mapping):
-            other = other.items()
-        elif hasattr(other, "keys"):
-            other = ((key, other[key]) for key in other.keys())
         with self.batch() as batch:
-            for key, value in other:
+            for key, value in _pairs(other):
                 batch[key] = value
 
     def popitem(self, last=True):

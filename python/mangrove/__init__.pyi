@@ -61,6 +61,14 @@ class Map(_Reading, MutableMapping[bytes, bytes]):
         memory_bytes_max: int | None = None,
         snapshot_bytes_max: int | None = None,
     ) -> None: ...
+    @staticmethod
+    def load(
+        path: _Path,
+        records: Mapping[bytes, bytes] | Iterable[tuple[_Bytes, _Bytes]],
+        *,
+        capacity: int | None = None,
+        memory_bytes_max: int | None = None,
+    ) -> int: ...
     @property
     def path(self) -> Any: ...
     def __setitem__(self, key: _Bytes, value: _Bytes, /) -> None: ...

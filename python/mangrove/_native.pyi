@@ -10,6 +10,14 @@ KEY_BYTES_MAX: int
 VALUE_BYTES_MAX: int
 VERSION: str
 
+def load(
+    path: str | bytes | PathLike[str] | PathLike[bytes],
+    records: Iterable[tuple[_Bytes, _Bytes]],
+    *,
+    capacity: int | None = None,
+    memory_bytes_max: int | None = None,
+) -> int: ...
+
 class Records(Iterator[_Part]):
     def __iter__(self) -> Records[_Part]: ...
     def __next__(self) -> _Part: ...

@@ -13,6 +13,7 @@ mod arguments;
 mod batch;
 mod errors;
 mod iterator;
+mod load;
 mod map;
 mod open_map;
 mod range;
@@ -33,6 +34,7 @@ fn native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("KEY_BYTES_MAX", mangrove::KEY_BYTES_MAX)?;
     module.add("VALUE_BYTES_MAX", mangrove::VALUE_BYTES_MAX)?;
     module.add("VERSION", env!("CARGO_PKG_VERSION"))?;
+    module.add_function(wrap_pyfunction!(load::load, module)?)?;
     module.add_class::<batch::Batch>()?;
     module.add_class::<iterator::Records>()?;
     module.add_class::<map::Map>()?;

@@ -237,6 +237,67 @@ class Instants(Case):
             self.assertEqual(len(m), 999)
 
 
+class Loads(Case):
+    def nothing_is_there(self):
+        self.assertEqual(os.listdir(os.path.dirname(self.pool)), [])
+
+    def test_what_was_loaded_is_there(self):
+        expected = {b"%08x" % (i * 0x9E3779B1 % 2**32): b"%d" % i * (i % 40) for i in range(50_000)}
+        caller, threads = threading.get_ident(), set()
+
+        def records():
+            for record in expected.items():
+                threads.add(threading.get_ident())
+                yield record
+            yield bytearray(b"tide"), memoryview(b"low")
+            yield b"tide", b"high"
+
+        self.assertEqual(mangrove.Map.load(self.pool, records()), 50_001)
+        self.assertEqual(threads, {caller})
+        with mangrove.Map(self.pool, create=False) as m:
+            self.assertEqual(m.pop(b"tide"), b"high")
+            self.assertEqual(m, expected)
+        with self.assertRaises(mangrove.Exists):
+            mangrove.Map.load(self.pool, expected)
+        self.assertEqual(mangrove.Map.load(self.pool + ".copy", expected, capacity=1 << 28), 50_000)
+        self.assertEqual(mangrove.Map.load(self.pool + ".empty", {}), 0)
+        self.assertEqual(sorted(os.listdir(os.path.dirname(self.pool))), ["pool", "pool.copy", "pool.empty"])
+
+    def test_a_load_that_fails_leaves_nothing(self):
+        def ends_with(error, value=b"v" * 100):
+            for number in range(30_000):
+                yield b"%d" % number, value
+            if error is not None:
+                raise error
+
+        for error in KeyboardInterrupt(), RuntimeError("planted"):
+            with self.assertRaises(type(error)):
+                mangrove.Map.load(self.pool, ends_with(error))
+            self.nothing_is_there()
+        for records, wrong in (
+            ([(b"a", b"b"), ("text", b"b")], TypeError),
+            ([(b"a", b"b"), (b"alone",)], ValueError),
+            ([(b"a", b"b"), 5], TypeError),
+            (5, TypeError),
+            ([(b"k" * 1025, b"v")], mangrove.TooLong),
+        ):
+            with self.assertRaises(wrong):
+                mangrove.Map.load(self.pool, records)
+            self.nothing_is_there()
+
+        # The thread that puts fails first: the iterator is not walked to its end.
+        def endless():
+            yield b"k" * 1025, b"v"
+            while True:
+                yield b"key", b"v" * 1000
+
+        with self.assertRaises(mangrove.TooLong):
+            mangrove.Map.load(self.pool, endless())
+        self.nothing_is_there()
+        with mangrove.Map(self.pool) as m:
+            self.assertEqual(len(m), 0)
+
+
 class BadInput(Case):
     def test_text_is_no_bytes(self):
         m = self.open()

@@ -385,6 +385,11 @@ typedef struct {
 // stop. `progress` is valid during the call. It may read and write the map, not close it.
 typedef int32_t (*mangrove_progress_callback)(const mangrove_progress *progress, void *context);
 
+// Fills the new map of mangrove_map_load, on the thread that asked for it. Returns 0 when all is in it,
+// another number to leave nothing. `map` is valid during the call, for any number of threads; it must not
+// be closed, and its snapshots, iterators and batches must be freed before this returns.
+typedef int32_t (*mangrove_fill_callback)(mangrove_map *map, void *context);
+
 // Figures of an open map. Counters count since it was opened.
 typedef struct {
     // Set to sizeof(mangrove_stat) before the call. After it: the bytes that this library knows.
@@ -968,6 +973,25 @@ mangrove_status mangrove_map_check(const mangrove_map *map, uint64_t *records, c
 // _UNSUPPORTED: something else lies at its address. Threads: any.
 mangrove_status mangrove_pool_check(const char *path,
                                     char **problems);
+
+// Makes a new map at `path` with what `fill` puts into the map that it gets, with `context`. On the medium
+// file it is written without a redo log, most of it in the background: with a quarter of the bytes that the
+// same writes to an open map cost. Its writes do not wait for the disk. Open it with mangrove_map_open
+// afterwards. Of `options`, which may be NULL for all defaults, what says whether a pool may or must exist
+// does not count: `path` must be free.
+//
+// `fill` may read, put, delete and write batches; keys in order are not needed. mangrove_map_checkpoint ends
+// the load: what `fill` writes after it fails.
+// Time: that of `fill`, then O(bytes) for those that have not been written yet, and one sync.
+// Errors: MANGROVE_ERR_STOPPED: `fill` returned another number than 0; _IN_USE: it left a snapshot or an
+// iterator alive; _POOL_EXISTS; _FOREIGN: something else lies at `path`; _POOL_BUSY: another load or backup to
+// `path` is at work; _UNSUPPORTED: `path` lies in a pool's directory, or the options open read-only;
+// _NO_SPACE, _FULL, _NO_MEMORY, _IO. Nothing is left at `path`.
+// Crash: the new map appears whole and durable, or not at all. Threads: any.
+mangrove_status mangrove_map_load(const char *path,
+                                  const mangrove_options *options,
+                                  mangrove_fill_callback fill,
+                                  void *context);
 
 // Copies every sound record of the map in the pool at `bad`, which may be damaged, into a new pool at
 // `path`; `bad` stays as it is. Left out are records whose bytes do not have their checksum, and the

@@ -28,6 +28,7 @@ mod snapshot;
 
 mod backup;
 mod check;
+mod load;
 mod salvage;
 mod stat;
 
@@ -41,6 +42,7 @@ pub use bytes::*;
 pub use check::*;
 pub use heap::*;
 pub use iter::*;
+pub use load::*;
 pub use map::*;
 pub use options::*;
 pub use salvage::*;

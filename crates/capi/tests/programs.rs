@@ -121,6 +121,11 @@ fn reopen() {
 }
 
 #[test]
+fn load() {
+    all_ways("load");
+}
+
+#[test]
 fn inspect() {
     all_ways("inspect");
 }

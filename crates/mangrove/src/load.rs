@@ -5,6 +5,7 @@
 use crate::{Create, Error, Map, MapOptions};
 use mangrove_pool::appear;
 use std::path::Path;
+use std::sync::Arc;
 
 impl MapOptions {
     /// Makes a new map at `path` with what `fill` puts into the map that it gets. The new map appears whole and durable
@@ -54,6 +55,21 @@ impl MapOptions {
         path: impl AsRef<Path>,
         fill: impl FnOnce(&Map) -> std::result::Result<R, E>,
     ) -> std::result::Result<R, E> {
+        self.load_shared(path, |map| fill(map))
+    }
+
+    /// As [`MapOptions::load`], for a `fill` that needs snapshots and walks which own a share of the map
+    /// ([`Map::snapshot_owned`], [`Map::range_owned`]). It must let go of all shares before it returns:
+    /// otherwise the load fails, and what it wrote stays under the temporary name, and the next load
+    /// or backup to `path` removes it.
+    ///
+    /// # Errors
+    /// As [`MapOptions::load`]; [`Error::Unsupported`]: somebody holds a share when `fill` has returned.
+    pub fn load_shared<R, E: From<Error>>(
+        &self,
+        path: impl AsRef<Path>,
+        fill: impl FnOnce(&Arc<Map>) -> std::result::Result<R, E>,
+    ) -> std::result::Result<R, E> {
         let options = self.clone().create(Create::New).bulk_load(true);
         let filled = appear(path.as_ref(), None, |part| -> std::result::Result<R, Failed<E>> {
             let unfinished = Unfinished::open(&options, part)?;
@@ -81,14 +97,14 @@ impl<E: From<Error>> From<mangrove_pool::Error> for Failed<E> {
 }
 
 /// A new map that is loaded. Dropped before it is closed, it is removed, and not written first.
-pub(crate) struct Unfinished(Option<Map>);
+pub(crate) struct Unfinished(Option<Arc<Map>>);
 
 impl Unfinished {
     pub(crate) fn open(options: &MapOptions, path: &Path) -> crate::Result<Self> {
-        options.open(path).map(|map| Self(Some(map)))
+        options.open(path).map(|map| Self(Some(Arc::new(map))))
     }
 
-    pub(crate) fn map(&self) -> &Map {
+    pub(crate) fn map(&self) -> &Arc<Map> {
         match &self.0 {
             Some(map) => map,
             None => unreachable!("only `close`, which takes the value, empties it"),
@@ -96,13 +112,18 @@ impl Unfinished {
     }
 
     pub(crate) fn close(mut self) -> crate::Result<()> {
-        self.0.take().map_or(Ok(()), Map::close)
+        let Some(map) = self.0.take() else { return Ok(()) };
+        let map = Arc::into_inner(map).ok_or_else(|| Error::Unsupported {
+            what: "a snapshot or a walk holds the map that is being loaded; drop it before the load ends"
+                .into(),
+        })?;
+        map.close()
     }
 }
 
 impl Drop for Unfinished {
     fn drop(&mut self) {
-        if let Some(map) = self.0.take() {
+        if let Some(map) = self.0.take().and_then(Arc::into_inner) {
             map.undo_creation();
         }
     }

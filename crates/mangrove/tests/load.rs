@@ -165,3 +165,35 @@ fn a_map_on_persistent_memory_is_loaded_as_well() {
     options.load(&path, |map| map.put("k", "v")).unwrap();
     assert_eq!(options.open(&path).unwrap().get("k").unwrap(), Some(b"v".to_vec()));
 }
+
+#[test]
+fn a_load_with_shares_ends_when_they_are_gone() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("map");
+    let mut kept = None;
+    let held = options().load_shared(&path, |map| {
+        map.put("tide", "low")?;
+        kept = Some(map.snapshot_owned()?);
+        mangrove::Result::Ok(())
+    });
+    assert!(held.is_err_and(|e| matches!(e, Error::Unsupported { .. }) && e.to_string().contains("holds the map")));
+    // The share still reads; its end, after another load has taken the place, makes no map.
+    assert!(!path.exists());
+    assert_eq!(kept.as_ref().unwrap().get("tide").unwrap().as_deref(), Some(&b"low"[..]));
+    options().load(&path, |map| map.put("river", "deep")).unwrap();
+    drop(kept);
+    let map = Map::open(&path).unwrap();
+    assert_eq!((map.len().unwrap(), map.get("tide").unwrap()), (1, None));
+    map.close().unwrap();
+    std::fs::remove_dir_all(&path).unwrap();
+    is_nothing(folder.path());
+    let walked = options().load_shared(&path, |map| {
+        map.put("tide", "low")?;
+        let (walk, before) = (map.range_owned::<&str>(..)?, map.snapshot_owned()?);
+        map.put("tide", "high")?;
+        mangrove::Result::Ok((walk.count(), before.get("tide")?))
+    });
+    assert_eq!(walked.unwrap(), (1, Some(b"low".to_vec())));
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+    assert_eq!(Map::open(&path).unwrap().get("tide").unwrap().as_deref(), Some(&b"high"[..]));
+}

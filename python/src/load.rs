@@ -1,0 +1,117 @@
+//! Filling a new pool without a log: a thread puts what Python's iterator yields.
+//!
+//! The iterator runs on the caller's thread, since what it reads from (a cursor of another database, say) may be bound
+//! to that thread. Records go over in chunks, so that the two threads work side by side.
+
+use crate::arguments::{bytes, path as path_of};
+use crate::errors::checked;
+use crate::shutdown::detached;
+use crate::wait::wait;
+use mangrove::{Error, Map, MapOptions};
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::prelude::*;
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+
+/// Bytes of keys and values at which a chunk goes to the thread that puts.
+const CHUNK_BYTES: usize = 256 << 10;
+/// Chunks that wait for it.
+const CHUNKS_WAITING_MAX: usize = 4;
+
+/// Records, one after another.
+#[derive(Default)]
+struct Chunk {
+    bytes: Vec<u8>,
+    /// The lengths of each key and its value.
+    lengths: Vec<(usize, usize)>,
+}
+
+enum Message {
+    Records(Chunk),
+    /// There are no more. Without it the caller has given up.
+    End,
+}
+
+/// Makes a new map at `path` with the records of an iterable of (key, value) pairs, whole and durable or not at all;
+/// returns how many it has.
+#[pyfunction]
+#[pyo3(signature = (path, records, *, capacity=None, memory_bytes_max=None))]
+pub(crate) fn load(
+    py: Python<'_>,
+    path: &Bound<'_, PyAny>,
+    records: &Bound<'_, PyAny>,
+    capacity: Option<u64>,
+    memory_bytes_max: Option<u64>,
+) -> PyResult<u64> {
+    let mut options = MapOptions::new();
+    if let Some(bytes) = capacity {
+        options = options.capacity(bytes);
+    }
+    if let Some(bytes) = memory_bytes_max {
+        options = options.memory_bytes_max(bytes);
+    }
+    let path: PathBuf = path_of(path)?;
+    let records = records.try_iter()?;
+    let (sender, receiver) = sync_channel(CHUNKS_WAITING_MAX);
+    let loader = std::thread::Builder::new()
+        .name("mangrove-fill".into())
+        .spawn(move || options.load(path, |map| put_all(map, &receiver)))
+        .map_err(|e| PyRuntimeError::new_err(format!("cannot start a thread: {e}")))?;
+    let sent = send_all(py, records, &sender);
+    // Without an end before, the load is given up.
+    drop(sender);
+    if let Err(raised) = sent {
+        let _ = detached(py, move || loader.join());
+        return Err(raised);
+    }
+    match wait(py, move |_| loader.join())? {
+        Ok(loaded) => checked(py, loaded),
+        Err(_) => Err(PyRuntimeError::new_err("the thread that loads has panicked")),
+    }
+}
+
+/// Sends all records, and the end; stops early when nobody takes them any more.
+fn send_all(
+    py: Python<'_>,
+    records: Bound<'_, pyo3::types::PyIterator>,
+    to: &SyncSender<Message>,
+) -> PyResult<()> {
+    let mut chunk = Chunk::default();
+    for record in records {
+        let (key, value): (Bound<'_, PyAny>, Bound<'_, PyAny>) = record?.extract()?;
+        let (key, value) = (bytes(&key, "key")?, bytes(&value, "value")?);
+        chunk.bytes.extend_from_slice(&key);
+        chunk.bytes.extend_from_slice(&value);
+        chunk.lengths.push((key.len(), value.len()));
+        if chunk.bytes.len() >= CHUNK_BYTES {
+            let full = Message::Records(std::mem::take(&mut chunk));
+            py.check_signals()?;
+            if detached(py, || to.send(full)).is_err() {
+                // The loader's error is the reason.
+                return Ok(());
+            }
+        }
+    }
+    // An error here is the loader's, too.
+    let _ = detached(py, || to.send(Message::Records(chunk)).and_then(|()| to.send(Message::End)));
+    Ok(())
+}
+
+/// Puts what comes, until the end.
+fn put_all(map: &Map, chunks: &Receiver<Message>) -> mangrove::Result<u64> {
+    loop {
+        match chunks.recv() {
+            Ok(Message::Records(chunk)) => {
+                let mut rest = &chunk.bytes[..];
+                for &(key_len, value_len) in &chunk.lengths {
+                    let (key, after) = rest.split_at(key_len);
+                    let (value, after) = after.split_at(value_len);
+                    map.put(key, value)?;
+                    rest = after;
+                }
+            }
+            Ok(Message::End) => return map.len(),
+            Err(_) => return Err(Error::Stopped),
+        }
+    }
+}
