@@ -11,6 +11,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Free runs of at least this length return their memory to the system: 256 KiB.
 pub(crate) const DISCARD_PAGES_MIN: u64 = 64;
 const DISCARDS_MAX: usize = 64;
+/// So many blocks freed last are known one by one.
+pub(crate) const FREED_KEPT: usize = 8;
 
 /// The slab that a class allocates from: the first of its list.
 #[derive(Clone, Copy)]
@@ -40,6 +42,8 @@ pub struct Heap {
     discards_len: usize,
     /// Blocks and runs freed since the handle was made.
     pub(crate) frees: u64,
+    /// The last of them, each at its number modulo the length.
+    pub(crate) freed: [(usize, usize); FREED_KEPT],
 }
 
 // SAFETY: the pointers are to the region, which outlives the handle and never moves.
@@ -58,6 +62,7 @@ impl Heap {
             discards: [(0, 0); DISCARDS_MAX],
             discards_len: 0,
             frees: 0,
+            freed: [(0, 0); FREED_KEPT],
         }
     }
 

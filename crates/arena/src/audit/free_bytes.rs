@@ -5,12 +5,14 @@
 
 use crate::bytes::class::CLASSES;
 use crate::bytes::layout::{PAGE_BYTES, Span, class_of_span, kind, kind_of};
-use crate::heap::Heap;
+use crate::heap::{FREED_KEPT, Heap};
 use std::sync::atomic::Ordering;
 
 /// Asked in the order of addresses; remembers the span of the last one.
 pub struct FreeBytes<'a> {
     heap: &'a Heap,
+    /// Where anything may be free that is asked for, as far as that is known.
+    among: Option<&'a [(usize, usize)]>,
     /// Addresses of the span, and its entry.
     from: usize,
     until: usize,
@@ -24,9 +26,29 @@ impl Heap {
         self.frees
     }
 
+    /// Notes that a block, or a run, was freed.
+    #[inline]
+    pub(crate) fn note_freed(&mut self, address: usize, bytes: usize) {
+        self.freed[self.frees as usize % FREED_KEPT] = (address, address + bytes);
+        self.frees += 1;
+    }
+
     /// Looks at the arena as it is now.
     pub fn free_bytes(&self) -> FreeBytes<'_> {
-        FreeBytes { heap: self, from: 0, until: 0, span: None }
+        FreeBytes { heap: self, among: None, from: 0, until: 0, span: None }
+    }
+
+    /// As `free_bytes`, of what was freed since [`Heap::frees`] was `before`; other free bytes may be told or not.
+    pub fn bytes_freed_since(&self, before: u64) -> FreeBytes<'_> {
+        let count = (self.frees - before) as usize;
+        let first = before as usize % FREED_KEPT;
+        // A list that wraps around is told whole: the others in it were freed, too.
+        let among = match count {
+            0..=FREED_KEPT if first + count <= FREED_KEPT => Some(&self.freed[first..first + count]),
+            0..=FREED_KEPT => Some(&self.freed[..]),
+            _ => None,
+        };
+        FreeBytes { among, ..self.free_bytes() }
     }
 }
 
@@ -35,6 +57,11 @@ impl FreeBytes<'_> {
     /// where the answer would cost more (a range over several spans). O(1) for small blocks.
     #[inline]
     pub fn hold(&mut self, address: usize, len: usize) -> bool {
+        // The entries of spans are rarely in the cache, and most of what a batch writes stays in use.
+        let is_near = |&(from, until): &(usize, usize)| from < address + len && address < until;
+        if self.among.is_some_and(|freed| !freed.iter().any(is_near)) {
+            return false;
+        }
         if !(self.from..self.until).contains(&address) {
             self.find(address);
         }

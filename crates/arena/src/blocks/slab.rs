@@ -163,7 +163,7 @@ impl Heap {
         }
         let new = old | bit;
         w.store(&span.free[at], new)?;
-        self.frees += 1;
+        self.note_freed(address, shape.bytes as usize);
         if old == 0 && agrees(w, &span.free, at, &[0; 4])? {
             self.class_add(w, class, page)?;
         } else if new == shape.all_free[at]

@@ -102,7 +102,7 @@ impl Heap {
 
     /// Frees a run and merges it with its free neighbours. Its start bit may be set or not.
     pub(crate) fn free_run<W: Words>(&mut self, w: &mut W, page: u64, pages: u64) -> Result<(), W::Stop> {
-        self.frees += 1;
+        self.note_freed(self.address(page) as usize, pages as usize * PAGE_BYTES);
         if W::ALONE && pages >= DISCARD_PAGES_MIN {
             self.remember_discard(page, pages);
         }

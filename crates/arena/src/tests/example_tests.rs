@@ -380,8 +380,22 @@ fn free_bytes_are_those_of_no_block_and_no_others() {
     }
     let before = heap.frees();
     let (kept, freed): (Vec<_>, Vec<_>) = blocks.into_iter().enumerate().partition(|(at, _)| at % 3 == 0);
-    for &(_, (at, _)) in &freed {
-        heap.free(&mut w, at).unwrap();
+    let mut rest = &freed[..];
+    for count in (1..14).cycle() {
+        let some;
+        (some, rest) = rest.split_at(count.min(rest.len()));
+        let since = heap.frees();
+        for &(_, (at, _)) in some {
+            heap.free(&mut w, at).unwrap();
+        }
+        let mut free = heap.bytes_freed_since(since);
+        for &(_, (at, bytes)) in some {
+            assert!((at..at + bytes).step_by(61).all(|part| free.hold(part, 1)), "{at:#x} of {count}");
+        }
+        assert!(kept.iter().all(|(_, (at, bytes))| !free.hold(*at, *bytes)), "a block in use");
+        if rest.is_empty() {
+            break;
+        }
     }
     assert!(heap.frees() >= before + freed.len() as u64);
     let mut free = heap.free_bytes();

@@ -551,7 +551,7 @@ impl State {
         }
         let (base, len) = (self.shadow.base() as usize, self.shadow.len() as usize);
         let frees = self.heap().frees();
-        let free = (frees != parts.frees).then(|| self.heap.free_bytes());
+        let free = (frees != parts.frees).then(|| self.heap.bytes_freed_since(parts.frees));
         parts.frees = frees;
         parts.gatherer.gather(writes, base, len, free, &mut parts.ranges);
         let sealed = writes.sealed().iter();
