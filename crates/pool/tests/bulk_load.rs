@@ -1,12 +1,19 @@
 //! Pools that are filled without a log: what was flushed is there when the load has ended, and nothing before.
 
+#[path = "support/hooked.rs"]
+mod hooked;
+
+use hooked::{Access, hooked};
 use mangrove_pool::{
     Create, Error, Fault, FaultKind, Faulty, Medium, Operation, OsStorage, Pool, PoolOptions, Region, Storage,
 };
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 const PAGE: usize = 4096;
 const ENOSPC: i32 = 28;
@@ -110,6 +117,51 @@ fn threads_that_store_while_pages_are_written_lose_nothing() {
             assert_eq!(found, 3 << 32 | page, "page {page}, thread {thread}");
         }
     }
+}
+
+/// Pages that come faster than they are written would pile up in memory: giving memory back waits for the writer then,
+/// and not otherwise.
+#[test]
+fn a_writer_that_lags_is_waited_for() {
+    const PIECE: u64 = 16 << 20;
+    let folder = folder();
+    let (entered, has_entered) = channel();
+    let (go_on, may_go_on) = channel::<()>();
+    let (first, gates) = (AtomicBool::new(true), Mutex::new((entered, may_go_on)));
+    let storage = hooked(move |access, name, _| {
+        if access == Access::Write && name == "image" && first.swap(false, Ordering::Relaxed) {
+            let gates = gates.lock().unwrap();
+            gates.0.send(()).unwrap();
+            gates.1.recv().unwrap();
+        }
+    });
+    let pool = loading().storage(storage).open(&folder.path().join("p")).unwrap();
+    let region = pool.region();
+    let piece = |number: u64| {
+        region.grow((number + 1) * PIECE).unwrap();
+        region.write(number * PIECE, &vec![number as u8 + 1; PIECE as usize]);
+        region.flush(number * PIECE, PIECE as usize);
+    };
+    // The writer looks at a piece at its second turn.
+    let mut count = 0;
+    while has_entered.recv_timeout(Duration::from_secs(1)).is_err() {
+        piece(count);
+        count += 1;
+        assert!(count < 10, "the writer writes nothing");
+    }
+    // SAFETY: no other thread stores, and all stores were flushed.
+    let page_out = || unsafe { region.page_out(mangrove_pool::Range { offset: 0, len: PIECE }) }.unwrap();
+    assert!(!page_out(), "it waited for a writer that does not lag");
+    (count..count + 3).for_each(piece);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            // However early this comes, the call below answers yes.
+            std::thread::sleep(Duration::from_millis(200));
+            go_on.send(()).unwrap();
+        });
+        assert!(page_out(), "it did not wait");
+    });
+    pool.close().unwrap();
 }
 
 #[test]

@@ -5,7 +5,7 @@
 #[path = "support/hooked.rs"]
 mod hooked;
 
-use hooked::hooked;
+use hooked::{Access, hooked};
 use mangrove_pool::{Create, Error, Latency, Medium, Pool, PoolOptions, Range};
 use mangrove_sys::file::{try_lock_bytes, unlock_bytes};
 use std::path::Path;
@@ -77,6 +77,11 @@ fn value(pool: &Pool) -> u64 {
 
 /// Opens the pool for reading on a storage that calls `hook` in the midst of it.
 fn look(path: &Path, hook: impl Fn(&str, u64) + Send + Sync + 'static) -> Result<u64, Error> {
+    let hook = move |access, name: &str, offset| {
+        if access == Access::Read {
+            hook(name, offset);
+        }
+    };
     reader().storage(hooked(hook)).open(path).map(|pool| value(&pool))
 }
 

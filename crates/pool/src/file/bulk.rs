@@ -33,6 +33,8 @@ use std::thread::JoinHandle;
 
 /// Pages that are marked between two turns of the background thread: 16 MiB.
 const TURN_PAGES: u64 = 4096;
+/// Pages that are marked since the background thread began a turn, from which on the caller of `page_out` waits for it.
+const LAG_PAGES: u64 = 2 * TURN_PAGES;
 /// Memory is given back in whole pieces of so many pages: as many as a huge page has.
 const PIECE_PAGES: u64 = 512;
 const PIECE_BYTES: u64 = PIECE_PAGES * PAGE_BYTES as u64;
@@ -486,8 +488,14 @@ impl MediumOps for BulkMedium {
         if self.refuses() {
             return Err(self.failure());
         }
-        // While the background thread writes, there will soon be more to give back.
-        let Some(mut writing) = self.writing.try_lock() else { return Ok(false) };
+        let mut writing = match self.writing.try_lock() {
+            Some(writing) => writing,
+            // While the background thread writes, there will soon be more to give back.
+            // Relaxed: as where pages are marked.
+            None if self.marked.load(Ordering::Relaxed) < LAG_PAGES => return Ok(false),
+            // Pages come faster than they can be written: without this wait they would pile up in memory.
+            None => self.writing.lock(),
+        };
         let taken = if self.background { Ok(()) } else { self.write_marked(&mut writing, false) };
         let given = taken.and_then(|()| writing.give_back(self, range));
         given.map(|()| true).inspect_err(|e| self.poison(e.clone()))

@@ -1,5 +1,5 @@
-//! Files of the operating system; before each read of one a function is called, so that a test can have anything
-//! happen in the midst of a reader's work.
+//! Files of the operating system; before each read and each write of one a function is called, so that a test can have
+//! anything happen in the midst of the pool's work.
 
 use mangrove_pool::{LockKind, OpenHow, OsStorage, PathKind, Site, Storage, StorageFile};
 use std::fmt::{Debug, Formatter};
@@ -8,8 +8,15 @@ use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Called with the file's name and the offset.
-type Hook = Arc<dyn Fn(&str, u64) + Send + Sync>;
+/// What is about to happen to a file.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Access {
+    Read,
+    Write,
+}
+
+/// Called with what is about to happen, the file's name and the offset.
+type Hook = Arc<dyn Fn(Access, &str, u64) + Send + Sync>;
 
 #[derive(Clone)]
 struct Hooked {
@@ -17,8 +24,8 @@ struct Hooked {
     hook: Hook,
 }
 
-/// The files, with `hook` before each read.
-pub(crate) fn hooked(hook: impl Fn(&str, u64) + Send + Sync + 'static) -> Arc<dyn Storage> {
+/// The files, with `hook` before each read and each write.
+pub(crate) fn hooked(hook: impl Fn(Access, &str, u64) + Send + Sync + 'static) -> Arc<dyn Storage> {
     Arc::new(Hooked { inner: Arc::new(OsStorage), hook: Arc::new(hook) })
 }
 
@@ -81,7 +88,7 @@ impl StorageFile for HookedFile {
     }
 
     fn read_at(&self, offset: u64, bytes: &mut [u8]) -> io::Result<usize> {
-        (self.hook)(&self.name, offset);
+        (self.hook)(Access::Read, &self.name, offset);
         self.inner.read_at(offset, bytes)
     }
 
@@ -90,6 +97,7 @@ impl StorageFile for HookedFile {
     }
 
     fn write_at(&self, offset: u64, bytes: &[u8], site: Site) -> io::Result<()> {
+        (self.hook)(Access::Write, &self.name, offset);
         self.inner.write_at(offset, bytes, site)
     }
 
