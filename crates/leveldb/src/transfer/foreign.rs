@@ -13,6 +13,9 @@ use std::ptr;
 const NAMES: [&CStr; 3] = [c"libleveldb.so.1d", c"libleveldb.so.1", c"libleveldb.so"];
 /// The major version of the files and the functions that this code knows.
 const MAJOR: c_int = 1;
+/// The least that LevelDB takes: 64 files of records, each of which it maps into memory while it is open. They are read
+/// in their order, each once.
+const FILES_OPEN_MAX: c_int = 74;
 /// A symbol that only Mangrove's library has.
 const OURS: &CStr = c"mangrove_leveldb_version";
 
@@ -66,6 +69,7 @@ functions! {
     leveldb_options_set_create_if_missing(Handle, u8);
     leveldb_options_set_error_if_exists(Handle, u8);
     leveldb_options_set_paranoid_checks(Handle, u8);
+    leveldb_options_set_max_open_files(Handle, c_int);
     leveldb_readoptions_create() -> Handle;
     leveldb_readoptions_destroy(Handle);
     leveldb_readoptions_set_verify_checksums(Handle, u8);
@@ -184,6 +188,7 @@ impl<'a> ForeignDb<'a> {
             (functions.leveldb_options_set_create_if_missing)(options, create.into());
             (functions.leveldb_options_set_error_if_exists)(options, create.into());
             (functions.leveldb_options_set_paranoid_checks)(options, 1);
+            (functions.leveldb_options_set_max_open_files)(options, FILES_OPEN_MAX);
             let db = (functions.leveldb_open)(options, name.as_ptr(), &raw mut error);
             (functions.leveldb_options_destroy)(options);
             db

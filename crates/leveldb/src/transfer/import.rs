@@ -19,8 +19,11 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 /// Batches that wait for the engine.
 const BATCHES_WAITING_MAX: usize = 4;
-/// Bytes of records between two returns of the memory in which LevelDB has mapped their files.
-const MAPPED_BYTES: usize = 16 << 20;
+/// Bytes of records between two looks at how much memory files take that are mapped.
+const LOOK_BYTES: usize = 16 << 20;
+/// Bytes of mapped files beyond which LevelDB's are given back. The 64 files that it has open at a time
+/// (`FILES_OPEN_MAX`) take less, unless the program that wrote them asked for more than 2 MiB a file.
+const MAPPED_BYTES_MAX: u64 = 160 << 20;
 /// Bytes of records that are read to find out how far LevelDB has compressed them.
 const SAMPLE_BYTES: u64 = 4 << 20;
 /// Bytes that a record takes in memory beside its key and value, and in the data file.
@@ -147,7 +150,7 @@ fn read_all(
     progress: &mut TransferProgress,
     watch: &mut dyn FnMut(TransferProgress) -> ControlFlow<()>,
 ) -> std::result::Result<(), ReadEnd> {
-    let (mut batch, mut mapped) = (ChangeBytes::default(), 0);
+    let (mut batch, mut unseen) = (ChangeBytes::default(), 0);
     loop {
         let record = cursor.record().map_err(ReadEnd::Told)?;
         if let Some((key, value)) = record {
@@ -157,10 +160,10 @@ fn read_all(
         }
         let is_last = record.is_none();
         if batch.len() >= BATCH_BYTES || is_last {
-            mapped += batch.len();
-            if mapped >= MAPPED_BYTES {
-                mapped = 0;
-                view.give_back_mapped();
+            unseen += batch.len();
+            if unseen >= LOOK_BYTES {
+                unseen = 0;
+                view.give_back_mapped(MAPPED_BYTES_MAX);
             }
             // Nobody receives any more: the writer has failed, and says why.
             if to.send(std::mem::replace(&mut batch, used.try_recv().unwrap_or_default())).is_err() {

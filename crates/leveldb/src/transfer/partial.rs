@@ -5,6 +5,7 @@
 //! replaces it.
 
 use super::outcome::{Result, TransferError};
+use mangrove_sys::fan_out;
 use mangrove_sys::file::try_lock;
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -12,6 +13,8 @@ use std::path::{Path, PathBuf};
 const MARK: &str = "MANGROVE-PARTIAL";
 /// The directory that gets the name in the end.
 const BUILT: &str = "new";
+/// Threads that sync what was built.
+const SYNC_THREADS: usize = 8;
 
 /// The work's directory. It goes when the work fails.
 pub(super) struct Partial {
@@ -118,17 +121,30 @@ fn must_lock(folder: &Path, mark: &File) -> Result<()> {
     Err(TransferError::refused(format!("{}: another import or export is at work there", folder.display())))
 }
 
-/// Makes the files of a directory durable, and their names.
+/// Syncs everything in a directory, and the directory. Several at a time: what a sync costs is mostly the wait for the
+/// device, and waits that overlap share it.
 fn sync_tree(folder: &Path) -> std::io::Result<()> {
+    let mut all = Vec::new();
+    list_tree(folder, &mut all)?;
+    let threads = SYNC_THREADS.min(all.len());
+    let sync = |first: usize| {
+        all.iter().skip(first).step_by(threads).try_for_each(|path| File::open(path)?.sync_all())
+    };
+    fan_out(threads, sync).into_iter().collect()
+}
+
+/// The directory and everything in it.
+fn list_tree(folder: &Path, all: &mut Vec<PathBuf>) -> std::io::Result<()> {
+    all.push(folder.to_owned());
     for entry in std::fs::read_dir(folder)? {
         let entry = entry?;
         if entry.file_type()?.is_dir() {
-            sync_tree(&entry.path())?;
+            list_tree(&entry.path(), all)?;
         } else {
-            File::open(entry.path())?.sync_all()?;
+            all.push(entry.path());
         }
     }
-    File::open(folder)?.sync_all()
+    Ok(())
 }
 
 #[cfg(test)]
@@ -152,6 +168,13 @@ mod tests {
         assert!(!partial.built().exists());
         std::fs::create_dir(partial.built()).unwrap();
         std::fs::write(partial.built().join("file"), "whole").unwrap();
+        std::fs::create_dir(partial.built().join("pool")).unwrap();
+        std::fs::write(partial.built().join("pool/data"), "whole").unwrap();
+        let mut synced = Vec::new();
+        list_tree(&partial.built(), &mut synced).unwrap();
+        synced.sort_unstable();
+        let expected = ["", "file", "pool", "pool/data"].map(|name| partial.built().join(name));
+        assert_eq!(synced, expected);
         partial.publish().unwrap();
         assert_eq!(std::fs::read(target.join("file")).unwrap(), b"whole");
         assert!(!left.exists());

@@ -54,7 +54,12 @@ impl SourceView {
 
     /// LevelDB maps the files of the records into memory, and leaves them there as long as it has them open. Gives
     /// that memory back; what is read again comes from the files.
-    pub(super) fn give_back_mapped(&self) {
+    ///
+    /// Costs a microsecond a page, so it does nothing while mapped files take at most `resident_bytes_max`.
+    pub(super) fn give_back_mapped(&self, resident_bytes_max: u64) {
+        if mapped_files_bytes().is_some_and(|bytes| bytes <= resident_bytes_max) {
+            return;
+        }
         let Ok(maps) = std::fs::read("/proc/self/maps") else { return };
         for (base, len) in maps.split(|&b| b == b'\n').filter_map(|line| mapped_from(line, &self.source)) {
             // SAFETY: this advice, unlike MADV_DONTNEED, changes no content of whatever memory lies there by now:
@@ -62,6 +67,14 @@ impl SourceView {
             unsafe { libc::madvise(base as *mut libc::c_void, len, libc::MADV_PAGEOUT) };
         }
     }
+}
+
+/// Bytes of this process's memory that show files.
+fn mapped_files_bytes() -> Option<u64> {
+    let pages = std::fs::read_to_string("/proc/self/statm").ok()?.split(' ').nth(2)?.parse::<u64>().ok()?;
+    // SAFETY: no memory is involved; a negative result means "not known".
+    let page_bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    Some(pages * u64::try_from(page_bytes).ok()?)
 }
 
 /// Address and length of a mapping, if the line of `/proc/self/maps` is one of a file in the directory.
@@ -204,7 +217,10 @@ mod tests {
         assert_eq!(resident(&path), len);
         let manifest = Manifest { comparator: Vec::new(), next_file: 9 };
         let view = SourceView { folder: source.clone(), source, bytes: 0, manifest, _lock: None };
-        view.give_back_mapped();
+        view.give_back_mapped(u64::MAX);
+        assert_eq!(resident(&path), len);
+        assert!(mapped_files_bytes().unwrap() >= len as u64);
+        view.give_back_mapped(len as u64 - 1);
         let left = resident(&path);
         assert!(is_in_memory_only(&file) || left <= len / 4, "{left} bytes of {len} are still there");
         assert!(all_as_written());

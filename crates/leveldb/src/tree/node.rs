@@ -214,9 +214,12 @@ fn beginnings(any: &[u8], skip: usize, key: &[u8]) -> Ordering {
     any[..skip].cmp(&key[..skip.min(key.len())])
 }
 
-/// What a node that skips `skip` bytes must skip after it got a key that shares `shared` bytes with the others.
-fn looser_skip(shared: usize, skip: usize) -> Option<usize> {
-    (shared < skip).then(|| shared.saturating_sub(SHARED_SPARE))
+/// What a node that skips `skip` bytes must skip after it got `key`; `any` is a key of the node. None: as many.
+fn looser_skip(order: &KeyOrder, any: &[u8], key: &[u8], skip: usize) -> Option<usize> {
+    if beginnings(any, skip, key) == Ordering::Equal {
+        return None;
+    }
+    Some(order.shared(any, key).saturating_sub(SHARED_SPARE))
 }
 
 /// What a node whose keys share `shared` bytes should skip, if that is worth a change.
@@ -258,7 +261,7 @@ impl LeafNode {
     ///
     /// # Safety
     /// The leaf's records are live.
-    unsafe fn key(&self, position: usize) -> &[u8] {
+    pub(crate) unsafe fn key(&self, position: usize) -> &[u8] {
         // SAFETY: the caller's promise.
         unsafe { (*self.slot(position).record).key() }
     }
@@ -302,12 +305,14 @@ impl LeafNode {
     /// The leaf's records are live.
     pub(crate) unsafe fn skip_with(&self, order: &KeyOrder, key: &[u8]) -> Option<usize> {
         let skip = usize::from(self.order.skip);
+        if skip == 0 {
+            return None;
+        }
         if self.order.count == 0 {
-            return (skip > 0).then_some(0);
+            return Some(0);
         }
         // SAFETY: the caller's promise.
-        let shared = order.shared(unsafe { self.key(0) }, key);
-        looser_skip(shared, skip)
+        looser_skip(order, unsafe { self.key(0) }, key, skip)
     }
 
     /// What the leaf should skip, if that is worth a change.
@@ -366,12 +371,14 @@ impl InnerNode {
     /// The node's separators are live.
     pub(crate) unsafe fn skip_with(&self, order: &KeyOrder, key: &[u8]) -> Option<usize> {
         let skip = self.skip as usize;
+        if skip == 0 {
+            return None;
+        }
         if self.count < 2 {
-            return (skip > 0).then_some(0);
+            return Some(0);
         }
         // SAFETY: the caller's promise.
-        let shared = order.shared(unsafe { self.key(1) }, key);
-        looser_skip(shared, skip)
+        looser_skip(order, unsafe { self.key(1) }, key, skip)
     }
 
     /// What the node should skip, if that is worth a change.

@@ -4,6 +4,7 @@ use crate::tree::node::{
     CHILDREN, ChildEntry, InnerNode, LEAF_SLOTS, LeafNode, LeafSlot, Permutation, RecordVersion, Separator,
 };
 use crate::tree::tree::{HEIGHT_MAX, NodePath, RecordTree, Refusal, TreeMemory};
+use std::cmp::Ordering;
 use std::ptr;
 
 impl<M: TreeMemory> RecordTree<M> {
@@ -73,6 +74,46 @@ impl<M: TreeMemory> RecordTree<M> {
                 }
                 at = self.position(leaf, key).unwrap_or_else(|at| at);
             }
+            self.fill_slot(leaf, at, key, record);
+        }
+        Ok(())
+    }
+
+    /// Inserts the first record of a key behind all others, if `leaf` is the last one, has room, and holds a key that
+    /// is less. Returns whether it did. So keys that ascend need no search.
+    ///
+    /// # Safety
+    /// A live leaf, or null; a live record, of this key.
+    #[inline]
+    pub(super) unsafe fn append(
+        &mut self,
+        leaf: *mut LeafNode,
+        key: &[u8],
+        record: *mut RecordVersion,
+    ) -> bool {
+        // SAFETY: the caller's promise; records in leaves are live.
+        unsafe {
+            if leaf.is_null() || !(*leaf).next.is_null() {
+                return false;
+            }
+            let count = usize::from((*leaf).order.count);
+            let fits = (1..LEAF_SLOTS).contains(&count)
+                && self.order.compare((*leaf).key(count - 1), key) == Ordering::Less;
+            if fits {
+                self.fill_slot(leaf, count, key, record);
+            }
+            fits
+        }
+    }
+
+    /// Puts a record into an unused slot, at a position of the permutation.
+    ///
+    /// # Safety
+    /// A live leaf that is not full; a live record, of this key, which belongs there.
+    #[inline]
+    unsafe fn fill_slot(&mut self, leaf: *mut LeafNode, at: usize, key: &[u8], record: *mut RecordVersion) {
+        // SAFETY: the caller's promise; the permutation names each slot once.
+        unsafe {
             if let Some(skip) = (*leaf).skip_with(&self.order, key) {
                 self.skip_in_leaf(leaf, skip);
             }
@@ -83,7 +124,6 @@ impl<M: TreeMemory> RecordTree<M> {
             self.set(&raw mut (*leaf).slots[free], LeafSlot { prefix, record });
             self.set(&raw mut (*leaf).order, order);
         }
-        Ok(())
     }
 
     /// Moves the upper part of a full leaf into a new leaf after it.

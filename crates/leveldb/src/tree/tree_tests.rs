@@ -365,6 +365,43 @@ fn ascending_keys_fill_the_leaves() {
     assert_eq!(tree.check(), Vec::<String>::new());
 }
 
+/// A batch of ascending keys searches once for each leaf, and compares each key with the one before.
+#[test]
+fn ascending_keys_of_a_batch_need_no_search() {
+    thread_local! {
+        static COMPARED: std::cell::Cell<u32> = const { std::cell::Cell::new(0) };
+    }
+    unsafe extern "C" fn compare(
+        _: *mut std::ffi::c_void,
+        a: *const std::ffi::c_char,
+        a_len: usize,
+        b: *const std::ffi::c_char,
+        b_len: usize,
+    ) -> std::ffi::c_int {
+        COMPARED.set(COMPARED.get() + 1);
+        // SAFETY: the tree passes two keys.
+        let (a, b) = unsafe {
+            (
+                std::slice::from_raw_parts(a.cast::<u8>(), a_len),
+                std::slice::from_raw_parts(b.cast::<u8>(), b_len),
+            )
+        };
+        a.cmp(b) as std::ffi::c_int
+    }
+    let order = KeyOrder::new(Some(crate::objects::Comparator::of(compare)));
+    let mut tree = RecordTree::create(order, Watched::default()).expect("memory");
+    let keys: Vec<_> = (0..10_000u32).map(u32::to_be_bytes).collect();
+    for part in keys.chunks(1000) {
+        tree.apply(part.iter().map(|key| Change::Put(key, b"")), &Readers::default()).expect("memory");
+    }
+    let compared = COMPARED.get() as usize;
+    assert!(compared < 4 * keys.len(), "{compared} comparisons for {} keys", keys.len());
+    // Also behind a key that is there, and one that is less.
+    let mixed = [&keys[9999][..], &[0xff], &[0xff, 0], &keys[5], &[0xff, 1]];
+    tree.apply(mixed.iter().map(|key| Change::Put(key, b"")), &Readers::default()).expect("memory");
+    assert_eq!((tree.size().0, tree.check()), (10_003, Vec::new()));
+}
+
 /// Keys as programs have them, in random order: a leaf distinguishes nearly all without reading its records.
 #[test]
 fn keys_that_begin_alike_have_prefixes_that_differ() {

@@ -5,7 +5,7 @@
 
 use crate::change_list::Change;
 use crate::order::Direction;
-use crate::tree::node::{QUEUED, QUEUED_BELOW, RecordVersion};
+use crate::tree::node::{LeafNode, QUEUED, QUEUED_BELOW, RecordVersion};
 use crate::tree::tree::{MAGIC, Readers, RecordTree, Refusal, TreeMemory, WalkStart};
 use std::ptr;
 
@@ -19,6 +19,8 @@ struct AppliedChange {
     record: *mut RecordVersion,
     /// The newest version before; null where there was none.
     before: *mut RecordVersion,
+    /// Bytes of key and value; none of a deletion.
+    bytes: Option<u64>,
 }
 
 impl<M: TreeMemory> RecordTree<M> {
@@ -44,10 +46,12 @@ impl<M: TreeMemory> RecordTree<M> {
         let root = self.root;
         let number = self.head().number + 1;
         let mut steps = Vec::with_capacity(changes.size_hint().0);
+        // Changes insert, and remove nothing until all are applied: so a leaf stays live.
+        let mut near = ptr::null_mut();
         for change in changes {
             let done = match change {
-                Change::Put(key, value) => self.supersede(number, key, Some(value)),
-                Change::Delete(key) => self.supersede(number, key, None),
+                Change::Put(key, value) => self.supersede(number, key, Some(value), &mut near),
+                Change::Delete(key) => self.supersede(number, key, None, &mut near),
             };
             let refused = match done {
                 Ok(step) => {
@@ -70,8 +74,14 @@ impl<M: TreeMemory> RecordTree<M> {
                 self.set(&raw mut (*root).magic, MAGIC);
             }
         }
+        let mut size = self.size();
         for step in steps {
-            self.finish(step, readers);
+            self.finish(step, readers, &mut size);
+        }
+        // SAFETY: the root is the tree's.
+        unsafe {
+            self.set(&raw mut (*root).records, size.0);
+            self.set(&raw mut (*root).bytes, size.1);
         }
         self.sweep(readers, SWEEP_MAX);
         // A removal without an answer leaves a record that marks its key as deleted.
@@ -79,10 +89,25 @@ impl<M: TreeMemory> RecordTree<M> {
         Ok(number)
     }
 
-    /// Puts a new version of a key before the others.
-    fn supersede(&mut self, number: u64, key: &[u8], value: Option<&[u8]>) -> Result<AppliedChange, Refusal> {
+    /// Puts a new version of a key before the others. `near`: the leaf where the batch's change before this one
+    /// ended, or null.
+    fn supersede(
+        &mut self,
+        number: u64,
+        key: &[u8],
+        value: Option<&[u8]>,
+        near: &mut *mut LeafNode,
+    ) -> Result<AppliedChange, Refusal> {
         let record = self.record(number, key, value).ok_or(Refusal::Full)?;
+        let bytes = value.map(|value| (key.len() + value.len()) as u64);
+        // SAFETY: nothing was removed since the leaf was noted; the record is fresh.
+        unsafe {
+            if self.append(*near, key, record) {
+                return Ok(AppliedChange { record, before: ptr::null_mut(), bytes });
+            }
+        }
         let (path, leaf) = self.path(key);
+        *near = leaf;
         // SAFETY: a live leaf, and positions in it; the record is fresh.
         unsafe {
             let at = match self.position(leaf, key) {
@@ -91,7 +116,7 @@ impl<M: TreeMemory> RecordTree<M> {
                     let before = (*slot).record;
                     (*record).older = before;
                     self.set(&raw mut (*slot).record, record);
-                    return Ok(AppliedChange { record, before });
+                    return Ok(AppliedChange { record, before, bytes });
                 }
                 Err(at) => at,
             };
@@ -100,13 +125,13 @@ impl<M: TreeMemory> RecordTree<M> {
                 return Err(refused);
             }
         }
-        Ok(AppliedChange { record, before: ptr::null_mut() })
+        Ok(AppliedChange { record, before: ptr::null_mut(), bytes })
     }
 
     /// Undoes changes, the last first. Needs no memory.
     fn take_back(&mut self, mut steps: Vec<AppliedChange>) {
         steps.reverse();
-        steps.retain(|&AppliedChange { record, before }| {
+        steps.retain(|&AppliedChange { record, before, .. }| {
             // SAFETY: the step's record is live, and so is the one before it.
             unsafe {
                 let gone = if before.is_null() { self.remove(record) } else { self.replace(record, before) };
@@ -177,23 +202,22 @@ impl<M: TreeMemory> RecordTree<M> {
         }
     }
 
-    /// Completes a change of an applied batch: counts it, and frees the versions that it replaced or has them queued.
-    fn finish(&mut self, step: AppliedChange, readers: &Readers) {
-        let root = self.root;
-        let AppliedChange { record, before } = step;
+    /// Completes a change of an applied batch: adds it to the count of records and bytes, and frees the versions that
+    /// it replaced or has them queued.
+    fn finish(&mut self, step: AppliedChange, readers: &Readers, (records, sum): &mut (u64, u64)) {
+        let AppliedChange { record, before, bytes } = step;
+        if let Some(bytes) = bytes {
+            (*records, *sum) = (*records + 1, *sum + bytes);
+            if before.is_null() {
+                return;
+            }
+        }
         // SAFETY: both live until freed here; `before` is not the newest of its key any more.
         unsafe {
-            let bytes = |r: *const RecordVersion| ((*r).key().len() + (*r).value().len()) as u64;
-            let there = !before.is_null() && !(*before).is_deleted();
-            let (mut records, mut sum) = self.size();
-            if there {
-                (records, sum) = (records - 1, sum - bytes(before));
+            if !before.is_null() && !(*before).is_deleted() {
+                let bytes = ((*before).key().len() + (*before).value().len()) as u64;
+                (*records, *sum) = (*records - 1, *sum - bytes);
             }
-            if !(*record).is_deleted() {
-                (records, sum) = (records + 1, sum + bytes(record));
-            }
-            self.set(&raw mut (*root).records, records);
-            self.set(&raw mut (*root).bytes, sum);
             self.prune(record, readers, PRUNE_MAX);
             let older = (*record).older;
             if !older.is_null() {
