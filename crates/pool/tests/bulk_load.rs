@@ -135,7 +135,7 @@ fn a_writer_that_lags_is_waited_for() {
             gates.1.recv().unwrap();
         }
     });
-    let pool = loading().storage(storage).open(&folder.path().join("p")).unwrap();
+    let pool = loading().storage(storage).open(folder.path().join("p")).unwrap();
     let region = pool.region();
     let piece = |number: u64| {
         region.grow((number + 1) * PIECE).unwrap();
