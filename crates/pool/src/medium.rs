@@ -160,6 +160,29 @@ pub trait MediumOps: Send + Sync {
     /// caller reports the error and continues.
     fn grow(&self, bytes: u64) -> Result<()>;
 
+    /// As `grow` up to the end of `range`, but space is reserved for the range alone: what was not usable before it
+    /// may stay without space, and must be provided before it is used. A part that was given back needs this, too.
+    ///
+    /// # Errors
+    /// As `grow`.
+    fn provide(&self, range: Range) -> Result<()> {
+        self.grow(range.offset + range.len)
+    }
+
+    /// Gives a part of the region back, in whole pages: it reads as zeros from now on. That becomes durable in the
+    /// order of the flushes, and then the medium gives its space back. False where the medium gives nothing back; then
+    /// nothing has changed.
+    ///
+    /// # Errors
+    /// `Poisoned` (or the first error itself) when the medium failed.
+    ///
+    /// # Safety
+    /// No thread stores to the part or flushes it before it has been provided again; threads that read it meanwhile
+    /// can do with any bytes.
+    unsafe fn give_back(&self, _range: Range, _site: Site) -> Result<bool> {
+        Ok(false)
+    }
+
     /// Bytes of the region that may be used already, where the medium knows and its user does not.
     fn grown(&self) -> u64 {
         0

@@ -3,7 +3,7 @@
 
 use crate::damage_check::DamageCheck;
 use crate::error::{is_no_descriptor, is_no_space};
-use crate::format::page_sums::{CHECKSUM_BYTES, PAGE_BYTES, PageChecksums};
+use crate::format::page_sums::{CHECKSUM_BYTES, PAGE_BYTES, PAGES_PER_BLOCK, PageChecksums};
 use crate::format::ring_layout::RingLayout;
 use crate::format::superblock;
 use crate::format::superblock::{COPY_BYTES, RecordedGroup, SavedSizes, Superblock, VERSION};
@@ -185,6 +185,15 @@ impl PoolFile {
         self.file.write_at(offset, bytes, site).map_err(|e| self.error("write", &e))
     }
 
+    pub(crate) fn write_zeros(&self, offset: u64, len: u64, site: Site) -> Result<()> {
+        self.file.write_zeros(offset, len, site).map_err(|e| self.error("write", &e))
+    }
+
+    /// See [`StorageFile::punch`].
+    pub(crate) fn punch(&self, offset: u64, len: u64, site: Site) -> Result<()> {
+        self.file.punch(offset, len, site).map_err(|e| self.error("write", &e))
+    }
+
     pub(crate) fn prepare_durable(&self) -> Result<()> {
         self.file.prepare_durable().map_err(|e| self.error("open", &e))
     }
@@ -296,6 +305,14 @@ impl DataFiles {
     pub(crate) fn allocate(&self, from: u64, to: u64) -> std::result::Result<(), FileError> {
         self.image.allocate(from, to - from, here())?;
         self.allocate_sums(from, to)
+    }
+
+    /// Reserves space for whole pages of the data file from `from` to `to`, wherever they lie, and for their checksums.
+    pub(crate) fn provide(&self, from: u64, to: u64) -> std::result::Result<(), FileError> {
+        self.image.allocate(from, to - from, here())?;
+        let first = from / PAGE_BYTES as u64 / PAGES_PER_BLOCK * PAGE_BYTES as u64;
+        let end = PageChecksums::file_bytes(to / PAGE_BYTES as u64);
+        self.sums.allocate(first, end - first, here())
     }
 
     /// As `allocate`, for the page checksums alone.

@@ -314,6 +314,28 @@ impl Region {
         self.medium.grow(bytes)
     }
 
+    /// Makes a part of the region usable, and reserves space for it alone.
+    ///
+    /// # Errors
+    /// `NoSpace` and `FileLimit`, without poisoning; see [`MediumOps::provide`].
+    pub fn provide(&self, range: Range) -> Result<()> {
+        self.medium.provide(range)
+    }
+
+    /// Gives the memory and the space of a part of the region back; see [`MediumOps::give_back`].
+    ///
+    /// # Errors
+    /// As there.
+    ///
+    /// # Safety
+    /// As there.
+    #[track_caller]
+    pub unsafe fn give_back(&self, range: Range) -> Result<bool> {
+        assert!(range.offset <= self.len && range.len <= self.len - range.offset, "a part of the region");
+        // SAFETY: the caller's promise.
+        unsafe { self.medium.give_back(range, Location::caller()) }
+    }
+
     /// The parts of a range that may not be zero; see [`MediumOps::data_ranges`].
     #[must_use]
     pub fn data_ranges(&self, range: Range) -> Vec<Range> {

@@ -197,7 +197,7 @@ fn downgrade(path: &Path) {
 }
 
 #[test]
-fn a_pool_of_version_2_opens_without_the_check_and_the_first_write_brings_version_4() {
+fn a_pool_of_version_2_opens_without_the_check_and_the_first_write_brings_version_5() {
     for clean in [true, false] {
         let dir = folder();
         let path = dir.path().join("p");
@@ -223,7 +223,7 @@ fn a_pool_of_version_2_opens_without_the_check_and_the_first_write_brings_versio
         let versions = fs::read(path.join("pool")).unwrap();
         assert_eq!(
             [versions[8], versions[4096 + 8]],
-            [4, 4],
+            [5, 5],
             "no copy that a program of version 2 would read"
         );
         assert_eq!(held(&path, 10), 10);

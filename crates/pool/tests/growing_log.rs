@@ -380,7 +380,7 @@ fn a_pool_of_version_3_opens_and_its_log_grows() {
         (30..100).for_each(|n| write(&pool, n).unwrap());
         assert!(pool.stat().log_bytes > 32 << 10);
         drop(pool);
-        assert_eq!(Pool::inspect(&path).unwrap().version, 4);
+        assert_eq!(Pool::inspect(&path).unwrap().version, 5);
         assert_eq!(holds(&open(&path)), Some(100));
     }
 }

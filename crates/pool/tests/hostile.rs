@@ -370,7 +370,7 @@ fn another_version_and_another_byte_order_are_named() {
     let whole = std::fs::read(path.join("pool")).unwrap();
     forge(&path, |copy| copy[8..12].copy_from_slice(&9u32.to_le_bytes()));
     let error = refused(&path, "newer", "format version 9");
-    assert!(matches!(error, Error::Newer { found: 9, supported: 4, .. }));
+    assert!(matches!(error, Error::Newer { found: 9, supported: 5, .. }));
     std::fs::write(path.join("pool"), &whole).unwrap();
     forge(&path, |copy| copy[12..16].reverse());
     refused(&path, "other byte order", "other byte order");

@@ -253,7 +253,7 @@ fn an_unclosed_pool_of_version_2_opens_without_the_check_and_then_has_it() {
     assert_eq!((read(&pool, 0, 5), pool.stat().grown), (b"there".to_vec(), 1 << 20));
     drop(pool);
     let versions = std::fs::read(path.join("pool")).unwrap();
-    assert_eq!([versions[8], versions[4096 + 8]], [4, 4]);
+    assert_eq!([versions[8], versions[4096 + 8]], [5, 5]);
     set_len(&path, 4096);
     assert!(matches!(options().open(&path), Err(Error::Corrupt { .. })));
 }

@@ -87,6 +87,19 @@ pub fn is_reserved(file: &File, bytes: u64) -> io::Result<bool> {
     Ok(matches!(rustix::fs::fstatfs(file)?.f_type as u64, EXT4 | XFS | TMPFS))
 }
 
+/// Makes a part of a file a hole. False where the file system has no holes; then nothing has changed.
+///
+/// # Errors
+/// Those of fallocate(2).
+pub fn punch(file: &File, offset: u64, len: u64) -> io::Result<bool> {
+    let flags = rustix::fs::FallocateFlags::PUNCH_HOLE | rustix::fs::FallocateFlags::KEEP_SIZE;
+    match rustix::io::retry_on_intr(|| rustix::fs::fallocate(file, flags, offset, len)) {
+        Ok(()) => Ok(true),
+        Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => Ok(false),
+        Err(e) => Err(e.into()),
+    }
+}
+
 /// Asks the operating system to start reading a part of a file.
 pub fn will_read(file: &File, offset: u64, len: u64) {
     if let Some(len) = std::num::NonZeroU64::new(len) {

@@ -1,6 +1,8 @@
 //! Applies the log's records to the region in memory, when a file pool is opened.
 
-use crate::format::log::{GROUP_HEADER_BYTES, GroupHeader, LogRecords, group_total};
+use crate::file::released::Released;
+use crate::format::log::{GROUP_HEADER_BYTES, GroupHeader, LogRecord, LogRecords, group_total};
+use crate::format::page_sums::PAGE_BYTES;
 use crate::format::ring_layout::RingLayout;
 use crate::log::spill::{PendingSpill, REFERENCE_BYTES, SpillReader, SpillReference};
 use crate::storage::traits::Storage;
@@ -23,6 +25,8 @@ pub(super) struct LogParts<'a> {
     pub(super) spills: &'a [(Lsn, SpillReference)],
     /// How many spill files stay open.
     pub(super) keep_open: usize,
+    /// Parts of the memory show the data file.
+    pub(super) shows_file: bool,
     pub(super) applied: Vec<PendingSpill>,
 }
 
@@ -32,11 +36,11 @@ impl LogParts<'_> {
         let mut count = 0;
         let part = from..to;
         for &(at, reference) in self.spills.iter().filter(|(at, _)| part.contains(at)) {
-            count += apply(self.ring, self.layout, memory, from..at);
+            count += apply(self.ring, self.layout, memory, from..at, self.shows_file);
             let mut reader = SpillReader::open(self.storage, self.directory, reference, self.seed)?;
             let mut chunk = Vec::new();
             while reader.next(&mut chunk)? {
-                let applied = apply_bytes(&chunk, memory, 0, 1);
+                let applied = apply_bytes(&chunk, memory, (0, 1), self.shows_file);
                 let what = "a group with a right checksum holds no records";
                 count += applied.ok_or_else(|| reader.file().corrupt(0, what))?;
             }
@@ -44,7 +48,68 @@ impl LogParts<'_> {
             self.applied.push(PendingSpill { number: reference.number, file });
             from = at + group_total(REFERENCE_BYTES);
         }
-        Ok(count + apply(self.ring, self.layout, memory, from..to))
+        Ok(count + apply(self.ring, self.layout, memory, from..to, self.shows_file))
+    }
+
+    /// Passes the records of `from..to` to `visit`, in order.
+    pub(super) fn visit(&self, mut from: Lsn, to: Lsn, visit: &mut dyn FnMut(LogRecord<'_>)) -> Result<()> {
+        let part = from..to;
+        for &(at, reference) in self.spills.iter().filter(|(at, _)| part.contains(at)) {
+            visit_bytes(log_bytes(self.ring, self.layout, from..at), visit);
+            let mut reader = SpillReader::open(self.storage, self.directory, reference, self.seed)?;
+            let mut chunk = Vec::new();
+            while reader.next(&mut chunk)? {
+                visit_bytes(&chunk, visit);
+            }
+            from = at + group_total(REFERENCE_BYTES);
+        }
+        visit_bytes(log_bytes(self.ring, self.layout, from..to), visit);
+        Ok(())
+    }
+
+    /// The pages at `from` and behind in which records of `part` lie, in order.
+    pub(super) fn pages_beyond(&self, from: u64, part: std::ops::Range<Lsn>) -> Result<Vec<u64>> {
+        let (first, mut pages) = (from / PAGE_BYTES as u64, Vec::new());
+        self.visit(part.start, part.end, &mut |record: LogRecord<'_>| {
+            let begin = first.max(record.offset / PAGE_BYTES as u64);
+            // Most records lie behind the one before, in its page.
+            let begin = begin + u64::from(pages.last() == Some(&begin));
+            pages.extend(begin..record.range().end.div_ceil(PAGE_BYTES as u64));
+        })?;
+        pages.sort_unstable();
+        pages.dedup();
+        Ok(pages)
+    }
+
+    /// Puts the ranges into `released` that `part` gives back and that have no later record.
+    pub(super) fn given_back(&self, released: &Released, part: std::ops::Range<Lsn>) -> Result<()> {
+        self.visit(part.start, part.end, &mut |record: LogRecord<'_>| {
+            if record.zeros > 0 {
+                let (start, end) = (record.offset, record.range().end);
+                let page = PAGE_BYTES as u64;
+                released.add(start.next_multiple_of(page)..end / page * page);
+            } else {
+                released.forget(record.range());
+            }
+        })
+    }
+}
+
+/// The groups in `range`.
+fn log_bytes(ring: &Mirror, layout: RingLayout, range: std::ops::Range<Lsn>) -> &[u8] {
+    let len = (range.end - range.start) as usize;
+    // SAFETY: the ring is mapped twice in a row, the groups are at most its length in total, and no thread writes it.
+    unsafe { std::slice::from_raw_parts(ring.base().as_ptr().add(layout.place(range.start) as usize), len) }
+}
+
+/// Passes the records of groups that have been applied to `visit`.
+fn visit_bytes(bytes: &[u8], visit: &mut dyn FnMut(LogRecord<'_>)) {
+    let mut at = 0;
+    while let Some(header) = bytes.get(at..).and_then(GroupHeader::decode) {
+        let start = at + GROUP_HEADER_BYTES;
+        let payload = bytes.get(start..start + header.payload as usize).unwrap_or_default();
+        LogRecords::new(payload, u64::MAX >> 1).for_each(&mut *visit);
+        at += header.total() as usize;
     }
 }
 
@@ -52,27 +117,50 @@ impl LogParts<'_> {
 ///
 /// Several threads each read the whole log and apply the bytes in their own stripes of the region. Most of the time
 /// goes into cache misses of the copies, and one thread writes all versions of a byte, in their order.
-fn apply(ring: &Mirror, layout: RingLayout, memory: &Reservation, range: std::ops::Range<Lsn>) -> u64 {
-    let len = (range.end - range.start) as usize;
-    // SAFETY: the ring is mapped twice in a row, the groups are at most its length in total, and no thread writes it.
-    let bytes = unsafe {
-        std::slice::from_raw_parts(ring.base().as_ptr().add(layout.place(range.start) as usize), len)
-    };
-    let threads = if (len as u64) < PARALLEL_LOG_BYTES {
+fn apply(
+    ring: &Mirror,
+    layout: RingLayout,
+    memory: &Reservation,
+    range: std::ops::Range<Lsn>,
+    shows_file: bool,
+) -> u64 {
+    let bytes = log_bytes(ring, layout, range);
+    let threads = if (bytes.len() as u64) < PARALLEL_LOG_BYTES {
         1
     } else {
         std::thread::available_parallelism().map_or(1, usize::from).min(8)
     };
     let counts = fan_out(threads, |stripe| {
-        apply_bytes(bytes, memory, stripe as u64, threads as u64).expect("the scan read these groups")
+        apply_bytes(bytes, memory, (stripe as u64, threads as u64), shows_file)
+            .expect("the scan read these groups")
     });
     // Each thread has read all records.
     counts[0]
 }
 
+/// Makes a part of the region zero; its pages take no memory then, unless they show the data file.
+///
+/// # Safety
+/// The part lies inside the reservation, and nobody else uses it.
+unsafe fn zero(memory: &Reservation, offset: u64, len: u64, shows_file: bool) {
+    let page = PAGE_BYTES as u64;
+    if !shows_file && offset.is_multiple_of(page) && len.is_multiple_of(page) {
+        // SAFETY: the caller's promise.
+        unsafe { memory.discard_part(offset as usize, len as usize) };
+    } else {
+        // SAFETY: the caller's promise.
+        unsafe { std::ptr::write_bytes(memory.base().as_ptr().add(offset as usize), 0, len as usize) };
+    }
+}
+
 /// Applies the bytes of verified groups in every `stripes`-th stripe from `stripe` on; returns the count of records
 /// read, or `None` when the groups hold none.
-fn apply_bytes(bytes: &[u8], memory: &Reservation, stripe: u64, stripes: u64) -> Option<u64> {
+fn apply_bytes(
+    bytes: &[u8],
+    memory: &Reservation,
+    (stripe, stripes): (u64, u64),
+    shows_file: bool,
+) -> Option<u64> {
     let mut at = 0;
     let mut count = 0;
     while at < bytes.len() {
@@ -82,19 +170,23 @@ fn apply_bytes(bytes: &[u8], memory: &Reservation, stripe: u64, stripes: u64) ->
         let mut records = LogRecords::new(payload, memory.len() as u64);
         for record in records.by_ref() {
             count += 1;
-            let (mut offset, mut rest) = (record.offset, record.bytes);
-            while !rest.is_empty() {
-                let in_stripe = (STRIPE_BYTES - offset % STRIPE_BYTES).min(rest.len() as u64);
-                let (piece, behind) = rest.split_at(in_stripe as usize);
+            let (mut offset, end) = (record.offset, record.range().end);
+            while offset < end {
+                let in_stripe = (STRIPE_BYTES - offset % STRIPE_BYTES).min(end - offset);
                 if offset / STRIPE_BYTES % stripes == stripe {
                     // SAFETY: `LogRecords` yields only ranges inside the reservation. No one else uses it yet, and
                     // only one thread writes each byte.
                     unsafe {
                         let place = memory.base().as_ptr().add(offset as usize);
-                        std::ptr::copy_nonoverlapping(piece.as_ptr(), place, piece.len());
+                        if record.zeros > 0 {
+                            zero(memory, offset, in_stripe, shows_file);
+                        } else {
+                            let from = record.bytes.as_ptr().add((offset - record.offset) as usize);
+                            std::ptr::copy_nonoverlapping(from, place, in_stripe as usize);
+                        }
                     }
                 }
-                (offset, rest) = (offset + in_stripe, behind);
+                offset += in_stripe;
             }
         }
         if records.damaged() {

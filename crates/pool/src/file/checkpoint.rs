@@ -19,7 +19,8 @@
 //! right checksum. In a checkpoint that is repeated after a crash, the page may be old, new or torn: its checksum
 //! matches it as it was read, or with the records applied.
 
-use crate::format::log::{FLAG_SPILLED, GROUP_HEADER_BYTES, GroupHeader, LogRecords, get_varint};
+use crate::file::released::Released;
+use crate::format::log::{FLAG_SPILLED, GROUP_HEADER_BYTES, GroupHeader, LogRecord, LogRecords};
 use crate::format::page_sums::{PAGE_BYTES, PAGES_PER_BLOCK, PageChecksums, page_checksum};
 use crate::log::ring::Log;
 use crate::log::spill::{SpillReader, SpillReference};
@@ -46,6 +47,8 @@ pub(crate) struct Checkpointer {
     pub(crate) storage: Arc<dyn Storage>,
     pub(crate) directory: PathBuf,
     pub(crate) sums: PageChecksums,
+    /// What was given back and not provided again.
+    pub(crate) released: Arc<Released>,
     /// What [`page_buffer`] returned when the pool was opened.
     pub(crate) buffer: Arc<Reservation>,
     /// A checkpoint that a crash interrupted: its position, and the nonce before it. It is finished to exactly this
@@ -63,6 +66,8 @@ struct ChangedPage {
     page: u64,
     first: usize,
     end: usize,
+    /// The last of them gave the whole page back.
+    is_zero: bool,
 }
 
 /// Reserves memory for the pages of a batch. A checkpoint that asked for it later, where the process may have no
@@ -180,7 +185,7 @@ impl Checkpointer {
         let pages = unsafe { std::slice::from_raw_parts_mut(buffer.base().as_ptr(), buffer.len()) };
         let mut at = 0;
         while at < work.len() {
-            let (changes, end) = next_batch(&work, at);
+            let (changes, end) = next_batch(bytes, &work, at);
             self.apply_batch(bytes, &work, &changes, pages, again)?;
             at = end;
         }
@@ -199,15 +204,19 @@ impl Checkpointer {
         let runs = runs_of(changes);
         for run in &runs {
             let pages = &mut buffer[run.start * PAGE_BYTES..run.end * PAGE_BYTES];
+            if changes[run.start].is_zero && !again {
+                continue;
+            }
             self.read_run(changes[run.start].page, pages, again)?;
         }
         let mut blocks: Vec<u64> = Vec::new();
         for (change, page) in changes.iter().zip(buffer.chunks_exact_mut(PAGE_BYTES)) {
             let found = again.then(|| page_checksum(page));
-            for item in &work[change.first..change.end] {
+            let records = if change.is_zero { change.end..change.end } else { change.first..change.end };
+            for item in &work[records] {
                 apply_record(log, (item & ((1 << POSITION_BITS) - 1)) as usize, change.page, page);
             }
-            let sum = page_checksum(page);
+            let sum = if change.is_zero { 0 } else { page_checksum(page) };
             if found.is_some_and(|found| ![found, sum].contains(&self.sums.get(change.page))) {
                 return Err(self.files.damaged_page(change.page));
             }
@@ -221,6 +230,10 @@ impl Checkpointer {
         for run in &runs {
             let pages = &buffer[run.start * PAGE_BYTES..run.end * PAGE_BYTES];
             let offset = changes[run.start].page * PAGE_BYTES as u64;
+            if changes[run.start].is_zero {
+                self.write_nothing(offset..offset + pages.len() as u64)?;
+                continue;
+            }
             self.files.image.write_at(offset, pages, here())?;
             self.bytes_written += pages.len() as u64;
         }
@@ -250,6 +263,19 @@ impl Checkpointer {
             }
         }
         Ok(())
+    }
+
+    /// Makes holes of pages that were given back, and writes zeros where somebody has asked for space again.
+    fn write_nothing(&mut self, range: std::ops::Range<u64>) -> Result<()> {
+        let (image, written) = (&self.files.image, &mut self.bytes_written);
+        self.released.pieces(range, |piece, is_released| {
+            let len = piece.end - piece.start;
+            if is_released {
+                return image.punch(piece.start, len, here());
+            }
+            *written += len;
+            image.write_zeros(piece.start, len, here())
+        })
     }
 
     fn write_sums(&mut self, blocks: &[u64]) -> Result<()> {
@@ -312,7 +338,7 @@ fn gather(bytes: &[u8]) -> Result<Vec<u64>> {
         let mut position = start;
         while let Some(record) = records.next() {
             let first = record.offset / PAGE_BYTES as u64;
-            let last = (record.offset + record.bytes.len() as u64 - 1) / PAGE_BYTES as u64;
+            let last = (record.range().end - 1) / PAGE_BYTES as u64;
             work.try_reserve((last - first + 1) as usize).map_err(|e| no_memory(&e))?;
             work.extend((first..=last).map(|page| page << POSITION_BITS | position as u64));
             position = start + payload.len() - records.left();
@@ -326,38 +352,56 @@ fn gather(bytes: &[u8]) -> Result<Vec<u64>> {
     Ok(work)
 }
 
-fn next_batch(work: &[u64], mut at: usize) -> (Vec<ChangedPage>, usize) {
+fn next_batch(log: &[u8], work: &[u64], mut at: usize) -> (Vec<ChangedPage>, usize) {
     let mut changes = Vec::new();
     while at < work.len() && changes.len() < BATCH_PAGES_MAX {
         let page = work[at] >> POSITION_BITS;
         let len = work[at..].iter().take_while(|&&item| item >> POSITION_BITS == page).count();
-        changes.push(ChangedPage { page, first: at, end: at + len });
+        let last = (work[at + len - 1] & ((1 << POSITION_BITS) - 1)) as usize;
+        changes.push(ChangedPage { page, first: at, end: at + len, is_zero: gives_back(log, last, page) });
         at += len;
     }
     (changes, at)
 }
 
-/// Ranges of `changes` whose pages are consecutive.
+/// Ranges of `changes` whose pages are consecutive, and are all given back or all not.
 fn runs_of(changes: &[ChangedPage]) -> Vec<std::ops::Range<usize>> {
     let mut runs: Vec<std::ops::Range<usize>> = Vec::new();
     for (i, change) in changes.iter().enumerate() {
         match runs.last_mut() {
-            Some(run) if changes[run.end - 1].page + 1 == change.page => run.end = i + 1,
+            Some(run)
+                if changes[run.end - 1].page + 1 == change.page
+                    && changes[run.start].is_zero == change.is_zero =>
+            {
+                run.end = i + 1;
+            }
             _ => runs.push(i..i + 1),
         }
     }
     runs
 }
 
-/// Copies the bytes that the record at `position` of `log` has for `page`. `gather` has parsed the record.
+/// The record at `position` of `log`, which `gather` has parsed.
+fn record_at(log: &[u8], position: usize) -> LogRecord<'_> {
+    LogRecords::new(&log[position..], u64::MAX >> 1).next().expect("gather read this record")
+}
+
+/// True when the record at `position` gave all of `page` back.
+fn gives_back(log: &[u8], position: usize, page: u64) -> bool {
+    let record = record_at(log, position);
+    let start = page * PAGE_BYTES as u64;
+    record.zeros > 0 && record.offset <= start && start + PAGE_BYTES as u64 <= record.range().end
+}
+
+/// Copies the bytes that the record at `position` of `log` has for `page`.
 fn apply_record(log: &[u8], position: usize, page: u64, to: &mut [u8]) {
-    let rest = &log[position..];
-    let (offset, a) = get_varint(rest).expect("gather read this record");
-    let (len, b) = get_varint(&rest[a..]).expect("gather read this record");
-    let bytes = &rest[a + b..a + b + len as usize];
+    let record = record_at(log, position);
     let page_start = page * PAGE_BYTES as u64;
-    let from = offset.max(page_start);
-    let end = (offset + len).min(page_start + PAGE_BYTES as u64);
-    let source = &bytes[(from - offset) as usize..(end - offset) as usize];
-    to[(from - page_start) as usize..(end - page_start) as usize].copy_from_slice(source);
+    let from = record.offset.max(page_start);
+    let end = record.range().end.min(page_start + PAGE_BYTES as u64);
+    let to = &mut to[(from - page_start) as usize..(end - page_start) as usize];
+    if record.zeros > 0 {
+        return to.fill(0);
+    }
+    to.copy_from_slice(&record.bytes[(from - record.offset) as usize..(end - record.offset) as usize]);
 }

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub(super) const HUGE_PAGES_FROM_BYTES: u64 = 16 << 20;
 const HUGE_PAGE_BYTES: u64 = 2 << 20;
 /// The data file grows by an eighth of itself, within these bounds, so that growing is rarely a system call.
-const GROW_BYTES_MIN: u64 = 256 << 10;
+const GROW_BYTES_MIN: u64 = 128 << 10;
 const GROW_BYTES_MAX: u64 = 64 << 20;
 /// Bytes of the data file that one thread reads at a time.
 const CHUNK_BYTES: u64 = 2 << 20;
@@ -145,27 +145,60 @@ pub(super) fn reserve_more(
     bytes: u64,
     poison: impl FnOnce(Error),
 ) -> Result<u64> {
-    let capacity = memory.len() as u64;
-    if bytes > capacity {
-        let path = files.image.path().to_owned();
-        return Err(Error::NoSpace { path, wanted: bytes - capacity });
-    }
     let exact = bytes.next_multiple_of(PAGE_BYTES as u64);
-    let spare = (grown / 8).clamp(GROW_BYTES_MIN, GROW_BYTES_MAX).next_multiple_of(PAGE_BYTES as u64);
-    let generous = (grown + spare).clamp(exact, capacity);
-    let reserved = match files.allocate(grown, generous) {
-        Err(e) if generous > exact && e.is_no_space() => files.allocate(grown, exact).map(|()| exact),
-        result => result.map(|()| generous),
-    };
-    let to = reserved.map_err(|e| {
+    reserve_by(files, memory, grown..exact, grown, poison, |capacity| {
+        let spare = (grown / 8).clamp(GROW_BYTES_MIN, GROW_BYTES_MAX).next_multiple_of(PAGE_BYTES as u64);
+        let generous = (grown + spare).clamp(exact, capacity);
+        match files.allocate(grown, generous) {
+            Err(e) if generous > exact && e.is_no_space() => files.allocate(grown, exact).map(|()| exact),
+            result => result.map(|()| generous),
+        }
+    })
+}
+
+/// Reserves space for the pages in `part` of the data file, whose used part ends at `grown`, and for their page
+/// checksums. Returns up to where the region may be used then.
+///
+/// # Errors
+/// As `reserve_more`.
+pub(super) fn reserve_part(
+    files: &DataFiles,
+    memory: &Reservation,
+    grown: u64,
+    part: std::ops::Range<u64>,
+    poison: impl FnOnce(Error),
+) -> Result<u64> {
+    let end = part.end;
+    reserve_by(files, memory, part.clone(), grown, poison, |_| {
+        files.provide(part.start, end).map(|()| end.max(grown))
+    })
+}
+
+/// Has `reserve` reserve space for `part`; it gets the capacity.
+fn reserve_by(
+    files: &DataFiles,
+    memory: &Reservation,
+    part: std::ops::Range<u64>,
+    grown: u64,
+    poison: impl FnOnce(Error),
+    reserve: impl FnOnce(u64) -> std::result::Result<u64, FileError>,
+) -> Result<u64> {
+    let capacity = memory.len() as u64;
+    if part.end > capacity {
+        let path = files.image.path().to_owned();
+        return Err(Error::NoSpace { path, wanted: part.end - capacity });
+    }
+    let to = reserve(capacity).map_err(|e| {
         let is_full = e.is_no_space();
-        let error = e.doing_with_space("allocate space in", exact - grown);
+        let error = e.doing_with_space("allocate space in", part.end - part.start);
         if !is_full {
             poison(error.clone());
         }
         error
     })?;
-    advise_huge(memory, grown, to);
+    if to > grown {
+        advise_huge(memory, grown, to);
+    }
     Ok(to)
 }
 
@@ -180,16 +213,29 @@ pub(super) fn advise_huge(memory: &Reservation, from: u64, to: u64) {
 
 /// Returns how many bytes of the data file may be used, after reserving space for them. A crash may have lost space
 /// that `grow` reserved (a length is durable only at a checkpoint), in the data file or only in the page checksums;
-/// but the next checkpoint will record that both files are as long as what may be used.
-pub(super) fn make_room(files: &DataFiles, image_size: u64, needed: u64, read_only: bool) -> Result<u64> {
+/// but the next checkpoint will record that both files are as long as what may be used. `beyond` are the pages beyond
+/// the data file that the log has records for; others there may never have had space.
+pub(super) fn make_room(
+    files: &DataFiles,
+    image_size: u64,
+    needed: u64,
+    beyond: &[u64],
+    read_only: bool,
+) -> Result<u64> {
     let needed = needed.next_multiple_of(PAGE_BYTES as u64);
     let mut usable = image_size.max(needed);
     if read_only {
         return Ok(usable);
     }
     if needed > image_size {
-        let given = files.allocate(image_size, needed);
-        given.map_err(|e| e.doing_with_space("allocate space in", needed - image_size))?;
+        // The last page gives the file its length.
+        let last = [needed / PAGE_BYTES as u64 - 1];
+        let runs = beyond.chunk_by(|page, next| page + 1 == *next).chain([&last[..]]);
+        for run in runs {
+            let [from, to] = [run[0], run[run.len() - 1] + 1].map(|page| page * PAGE_BYTES as u64);
+            let given = files.provide(from, to);
+            given.map_err(|e| e.doing_with_space("allocate space in", needed - image_size))?;
+        }
     }
     let sums = files.sums.size()?;
     let give = |to: u64| {

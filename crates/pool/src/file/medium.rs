@@ -18,8 +18,9 @@ use crate::file::checkpoint::Checkpointer;
 use crate::file::exit_hook::FlushAtExit;
 use crate::file::finish_recovery::DeferredRecovery;
 use crate::file::flusher::Flusher;
-use crate::file::image::{HUGE_PAGES_FROM_BYTES, advise_huge, reserve_more};
+use crate::file::image::advise_huge;
 use crate::file::log_growth::LogGrowth;
+use crate::file::released::Released;
 use crate::format::page_sums::PAGE_BYTES;
 use crate::log::group_commit::GroupWriter;
 use crate::log::ring::{AppendError, Log};
@@ -56,7 +57,9 @@ pub(crate) struct FileMedium {
     pub(super) superblock: Mutex<SuperblockFile>,
     /// The pool's directory.
     pub(super) directory: PathBuf,
-    files: Arc<DataFiles>,
+    pub(super) files: Arc<DataFiles>,
+    /// What was given back and not provided again.
+    pub(super) released: Arc<Released>,
     storage: Arc<dyn Storage>,
     checkpointer: Mutex<Checkpointer>,
     durability: Durability,
@@ -68,8 +71,10 @@ pub(crate) struct FileMedium {
     /// Bytes of the data file that a background thread compares with their page checksums.
     unverified: std::ops::Range<u64>,
     /// Usable bytes; changed under `growing`.
-    grown: AtomicU64,
-    growing: Mutex<()>,
+    pub(super) grown: AtomicU64,
+    pub(super) growing: Mutex<()>,
+    /// Parts of the memory show the data file.
+    pub(super) shows_file: AtomicBool,
     pub(super) log_growth: LogGrowth,
     /// The superblock says "not clean"; changed under its lock.
     marked_dirty: AtomicBool,
@@ -102,12 +107,14 @@ impl FileMedium {
             superblock: Mutex::new(parts.superblock),
             directory: parts.directory,
             files: parts.files,
+            released: Arc::clone(&parts.checkpointer.released),
             storage: parts.storage,
             checkpointer: Mutex::new(parts.checkpointer),
             durability: config.durability,
             flusher: Flusher::new(config, background),
             process: ProcessMark::here(),
             background,
+            shows_file: AtomicBool::new(!parts.unverified.is_empty()),
             unverified: parts.unverified,
             grown: AtomicU64::new(parts.grown),
             growing: Mutex::new(()),
@@ -402,7 +409,7 @@ impl FileMedium {
         let mut checkpointer = self.checkpointer.lock();
         self.wait_durable(self.log.appended())?;
         let target = self.log.commit.durable();
-        // Acquire pairs with the Release in `grow`: records up to `target` lie below it.
+        // Acquire pairs with the Release in `grow_with`: records up to `target` lie below it.
         let image_bytes = self.grown.load(Ordering::Acquire);
         let result = checkpointer.run(&self.log, &self.superblock, target, image_bytes);
         // Relaxed: counters.
@@ -431,10 +438,7 @@ impl FileMedium {
             // SAFETY: the caller guarantees the range.
             match unsafe { self.log.append(offset, ptr, len) } {
                 Ok(end) => {
-                    if self.flusher.notes_all {
-                        self.flusher.note();
-                    }
-                    self.note_log_use(end);
+                    self.note_append(end);
                     return;
                 }
                 Err(AppendError::Full | AppendError::TooLong(_)) => {
@@ -444,6 +448,15 @@ impl FileMedium {
                 }
             }
         }
+    }
+
+    /// After a record was appended.
+    #[inline]
+    pub(super) fn note_append(&self, end: Lsn) {
+        if self.flusher.notes_all {
+            self.flusher.note();
+        }
+        self.note_log_use(end);
     }
 
     /// Makes the superblock say "not clean" (invariant 1). False when that failed.
@@ -720,31 +733,20 @@ impl MediumOps for FileMedium {
     }
 
     fn grow(&self, bytes: u64) -> Result<()> {
-        // Acquire pairs with the Release below.
-        if bytes <= self.grown.load(Ordering::Acquire) {
-            return Ok(());
-        }
-        self.refuse_child()?;
-        let _growing = self.growing.lock();
-        let grown = self.grown.load(Ordering::Acquire);
-        if bytes <= grown {
-            return Ok(());
-        }
-        if self.log.commit.has_failed() {
-            return Err(self.failure());
-        }
-        let to = reserve_more(&self.files, &self.memory, grown, bytes, |e| self.poison(e))?;
-        if grown < HUGE_PAGES_FROM_BYTES && to >= HUGE_PAGES_FROM_BYTES {
-            // What was used before the advice lies in small pages.
-            self.memory.collapse(0, HUGE_PAGES_FROM_BYTES as usize);
-        }
-        // Release pairs with the Acquire above and in `checkpoint_now`.
-        self.grown.store(to, Ordering::Release);
-        Ok(())
+        if bytes <= self.grown() { Ok(()) } else { self.grow_to(bytes) }
+    }
+
+    fn provide(&self, range: Range) -> Result<()> {
+        self.provide_range(range)
+    }
+
+    unsafe fn give_back(&self, range: Range, _site: Site) -> Result<bool> {
+        // SAFETY: the caller's promise.
+        unsafe { self.give_back_range(range) }
     }
 
     fn grown(&self) -> u64 {
-        // Acquire pairs with the Release in `grow`.
+        // Acquire pairs with the Release in `grow_with`.
         self.grown.load(Ordering::Acquire)
     }
 

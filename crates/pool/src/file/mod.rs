@@ -13,5 +13,7 @@ mod log_growth;
 pub(super) mod medium;
 mod page_marks;
 mod page_out;
+mod provide;
 pub(super) mod recover;
+pub(super) mod released;
 pub(super) mod scrub;

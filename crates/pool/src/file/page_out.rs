@@ -7,6 +7,7 @@
 //! 2. Nothing that a crash may lose is lost here earlier, except stores that were never flushed.
 
 use crate::file::medium::FileMedium;
+use crate::sync::Ordering;
 use crate::{MediumOps, Range, Result};
 
 impl FileMedium {
@@ -25,6 +26,7 @@ impl FileMedium {
         // The data file is that long.
         let len = range.len.min(self.grown().saturating_sub(range.offset));
         if len > 0 {
+            self.shows_file.store(true, Ordering::Relaxed);
             let mapped =
                 self.memory().replace_by_private(range.offset as usize, len as usize, fd, range.offset);
             mapped.map_err(|e| checkpointer.files.image.error("map", &e))?;

@@ -14,6 +14,7 @@ use crate::file::damage_notes::DamageNotes;
 use crate::file::finish_recovery::DeferredRecovery;
 use crate::file::image::{HUGE_PAGES_FROM_BYTES, ImageReader, make_room, map_image, verify_suspect};
 use crate::file::medium::FileParts;
+use crate::file::released::Released;
 use crate::format::page_sums::{CHECKSUM_BYTES, PAGE_BYTES, PageChecksums};
 use crate::format::superblock::Superblock;
 use crate::limits::{fits_memory, reserve};
@@ -58,6 +59,8 @@ pub(crate) struct Recovered {
     pub(crate) report: OpenReport,
     /// The damage that an opening for a salvage has passed over.
     notes: DamageNotes,
+    /// What was given back and not written again.
+    released: Arc<Released>,
     /// Bytes of the data file that have not been compared with their page checksums.
     unverified: std::ops::Range<u64>,
 }
@@ -165,6 +168,7 @@ pub(crate) fn recover(
         layout: sb.ring(),
         spills,
         keep_open,
+        shows_file: mapped,
         applied: Vec::new(),
     };
     let mut records = log.apply(&memory, sb.tail, sb.target)?;
@@ -173,9 +177,17 @@ pub(crate) fn recover(
     }
     notes.pass(sums.are_of(sb, image_size, files.sums.path()), || ())?;
     records += log.apply(&memory, sb.target, scan.end)?;
+    let (mut beyond, released) = (Vec::new(), Released::default());
+    let needed = scan.image_end.max(sb.image_bytes);
+    if !read_only && needed > image_size {
+        beyond = log.pages_beyond(image_size, sb.tail..scan.end)?;
+    }
+    if !read_only && scan.gives_back {
+        log.given_back(&released, sb.tail..scan.end)?;
+    }
     let spills = log.applied;
     let verified_to = to_read;
-    let grown = make_room(&files, image_size, scan.image_end.max(sb.image_bytes), read_only)?;
+    let grown = make_room(&files, image_size, needed, &beyond, read_only)?;
     let report = OpenReport {
         created: false,
         was_clean: sb.clean && scan.groups == 0,
@@ -197,6 +209,7 @@ pub(crate) fn recover(
         grown,
         report,
         notes,
+        released: Arc::new(released),
         unverified: verified_to..image_size,
     })
 }
@@ -349,6 +362,7 @@ impl Recovered {
             storage: Arc::clone(&storage),
             directory: directory.to_owned(),
             sums: self.sums,
+            released: self.released,
             buffer: page_buffer()?,
             interrupted,
             gate: CheckpointGate::new(),

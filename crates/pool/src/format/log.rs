@@ -19,8 +19,11 @@ pub(crate) const FLAG_FIRST: u32 = 1;
 pub(crate) const FLAG_CONTINUES: u32 = 2;
 /// Flag: the payload is the reference to a spill file.
 pub(crate) const FLAG_SPILLED: u32 = 4;
-/// Longest header of a record: two varints of 10 bytes.
+/// Longest header of a record: two varints of 10 bytes, or of a range that was given back three, one of them of 1 byte
+/// and none of more than 9.
 pub(crate) const RECORD_HEADER_BYTES_MAX: usize = 20;
+/// Longest range that one record gives back: bounds what a log can make recovery do.
+pub(crate) const GIVEN_BACK_BYTES_MAX: u64 = 64 << 20;
 /// Greatest payload of a group.
 pub(crate) const GROUP_PAYLOAD_BYTES_MAX: usize = 1 << 20;
 
@@ -132,11 +135,27 @@ pub(crate) fn get_varint(bytes: &[u8]) -> Option<(u64, usize)> {
     None
 }
 
-/// One flushed range.
+/// One flushed range, or one that was given back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LogRecord<'a> {
     pub(crate) offset: u64,
+    /// What was flushed; empty in a range that was given back.
     pub(crate) bytes: &'a [u8],
+    /// Bytes that were given back, and are zero; 0 in a flushed range.
+    pub(crate) zeros: u64,
+}
+
+impl LogRecord<'_> {
+    /// Bytes of the range; at least one.
+    #[inline]
+    pub(crate) fn len(&self) -> u64 {
+        self.bytes.len() as u64 + self.zeros
+    }
+
+    /// The range.
+    pub(crate) fn range(&self) -> std::ops::Range<u64> {
+        self.offset..self.offset + self.len()
+    }
 }
 
 /// The records of a payload, in order. Ends early, and sets `damaged()`, at bytes that are no record.
@@ -166,12 +185,19 @@ impl<'a> LogRecords<'a> {
         let (offset, a) = get_varint(self.rest)?;
         let (len, b) = get_varint(&self.rest[a..])?;
         let body = &self.rest[a + b..];
-        if len > body.len() as u64 || offset > self.capacity || len > self.capacity - offset || len == 0 {
+        let (zeros, body) = if len > 0 {
+            (0, body)
+        } else {
+            let (zeros, c) =
+                get_varint(body).filter(|(zeros, _)| (1..=GIVEN_BACK_BYTES_MAX).contains(zeros))?;
+            (zeros, &body[c..])
+        };
+        if len > body.len() as u64 || offset > self.capacity || len.max(zeros) > self.capacity - offset {
             return None;
         }
         let (bytes, rest) = body.split_at(len as usize);
         self.rest = rest;
-        Some(LogRecord { offset, bytes })
+        Some(LogRecord { offset, bytes, zeros })
     }
 }
 
@@ -219,9 +245,24 @@ mod tests {
         assert_eq!(records.next(), None);
         assert!(records.damaged());
         let mut records = LogRecords::new(&[100, 1, 7], 101);
-        assert_eq!(records.next(), Some(LogRecord { offset: 100, bytes: &[7] }));
+        assert_eq!(records.next(), Some(LogRecord { offset: 100, bytes: &[7], zeros: 0 }));
         assert_eq!(records.next(), None);
         assert!(!records.damaged());
+    }
+
+    #[test]
+    fn a_range_that_was_given_back_has_a_count_and_no_bytes() {
+        let payload = [4, 0, 96, 100, 1, 7];
+        let mut records = LogRecords::new(&payload, 101);
+        assert_eq!(records.next(), Some(LogRecord { offset: 4, bytes: &[], zeros: 96 }));
+        assert_eq!(records.next(), Some(LogRecord { offset: 100, bytes: &[7], zeros: 0 }));
+        assert!(records.next().is_none() && !records.damaged());
+        // Beyond the region, none, no count, half a count, and one more than there may be.
+        for wrong in [&[4, 0, 97][..], &[4, 0, 0], &[4, 0], &[4, 0, 0x80], &[0, 0, 0x81, 0x80, 0x80, 0x20]] {
+            let capacity = if wrong.len() == 6 { 1 << 30 } else { 100 };
+            let mut records = LogRecords::new(wrong, capacity);
+            assert!(records.next().is_none() && records.damaged(), "{wrong:?}");
+        }
     }
 
     /// Rows `| offset | bytes | field | ...` of a page of docs/format.

@@ -16,7 +16,9 @@ pub(crate) const COPY_BYTES: usize = 4096;
 /// Bytes of the file `pool`.
 pub(crate) const FILE_BYTES: usize = 2 * COPY_BYTES;
 /// Version that this code writes, and the newest that it reads.
-pub(crate) const VERSION: u32 = 4;
+pub(crate) const VERSION: u32 = 5;
+/// Since this version `image_bytes` of a mapped pool is current even if the pool was not closed.
+pub(crate) const VERSION_OF_IMAGE_BYTES: u32 = 3;
 const MAGIC: [u8; 8] = *b"MANGROVE";
 /// The file `pool` begins so while its pool is filled without a log. No superblock does: the bytes after the magic
 /// number are a version, and this one comes with another mark of the byte order.

@@ -362,7 +362,28 @@ impl Log {
         let mut header = [0u8; RECORD_HEADER_BYTES_MAX];
         let a = put_varint(&mut header, offset);
         let header_len = a + put_varint(&mut header[a..], len as u64);
-        let need = (header_len + len) as u64;
+        // SAFETY: the caller's promise.
+        unsafe { self.append_record(&header[..header_len], src, len) }
+    }
+
+    /// Appends a record that says that `len` bytes of the region at `offset` were given back, and returns the position
+    /// after it.
+    pub(crate) fn append_zeros(&self, offset: u64, len: u64) -> Result<Lsn, AppendError> {
+        let mut header = [0u8; RECORD_HEADER_BYTES_MAX];
+        let a = put_varint(&mut header, offset);
+        let b = a + put_varint(&mut header[a..], 0);
+        let header_len = b + put_varint(&mut header[b..], len);
+        // SAFETY: no byte is read.
+        unsafe { self.append_record(&header[..header_len], std::ptr::NonNull::dangling().as_ptr(), 0) }
+    }
+
+    /// Appends a record: its header, and `len` bytes.
+    ///
+    /// # Safety
+    /// As `append`.
+    #[inline(always)]
+    unsafe fn append_record(&self, header: &[u8], src: *const u8, len: usize) -> Result<Lsn, AppendError> {
+        let need = (header.len() + len) as u64;
         let mut open = self.open.lock();
         let mut start = open.group_start;
         let mut at = if open.pos == start { start + GROUP_HEADER_BYTES as u64 } else { open.pos };
@@ -379,8 +400,8 @@ impl Log {
         // SAFETY: `at..end` is free (invariant 2) and ours while we hold the lock.
         unsafe {
             let to = view.ptr(at);
-            copy_small(header.as_ptr(), to, header_len);
-            copy_words(src, to.add(header_len), len);
+            copy_small(header.as_ptr(), to, header.len());
+            copy_words(src, to.add(header.len()), len);
         }
         open.pos = end;
         open.flushes += 1;

@@ -63,6 +63,8 @@ pub(crate) struct LogScan {
     pub(crate) last_write: Lsn,
     /// End of the last record's range: the data file must be able to hold it.
     pub(crate) image_end: u64,
+    /// A record tells of a range that was given back.
+    pub(crate) gives_back: bool,
     /// Groups that name spill files: the position of each, and the reference in it.
     pub(crate) spills: Vec<(Lsn, SpillReference)>,
 }
@@ -185,7 +187,8 @@ pub(crate) fn scan(
             if spilled { SpillReference::decode(body).filter(|r| r.image_end <= sb.capacity) } else { None };
         let mut records = LogRecords::new(if spilled { &[] } else { body }, sb.capacity);
         for record in records.by_ref() {
-            scan.image_end = scan.image_end.max(record.offset + record.bytes.len() as u64);
+            scan.image_end = scan.image_end.max(record.range().end);
+            scan.gives_back |= record.zeros > 0;
         }
         if let Some(reference) = reference {
             scan.image_end = scan.image_end.max(reference.image_end);

@@ -16,7 +16,7 @@
 
 use crate::config::Durability;
 use crate::format::page_sums::{PAGE_BYTES, PageChecksums, page_checksum};
-use crate::format::superblock::VERSION;
+use crate::format::superblock::{VERSION, VERSION_OF_IMAGE_BYTES};
 use crate::mapped::domain::PersistenceDomain;
 use crate::mapped::latency::LatencyModel;
 use crate::pool_files::{DataFiles, FileError, PoolFile, SuperblockFile};
@@ -111,7 +111,7 @@ impl Mapped {
         if grown > sb.image_bytes && !files.is_device {
             // A growth that was not finished, or a pool of version 2.
             match files.data.extend_sums(grown) {
-                Err(e) if e.is_no_space() && sb.version == VERSION => grown = sb.image_bytes,
+                Err(e) if e.is_no_space() && sb.version >= VERSION_OF_IMAGE_BYTES => grown = sb.image_bytes,
                 given => given.map_err(|e| e.doing("allocate space in"))?,
             }
         }

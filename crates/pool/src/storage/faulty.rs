@@ -19,7 +19,7 @@ pub enum Operation {
     Open,
     /// `read_at`.
     Read,
-    /// `write_at` and `write_durable`.
+    /// `write_at`, `write_durable` and `punch`.
     Write,
     /// `sync`, and `sync_dir`.
     Sync,
@@ -265,6 +265,20 @@ impl StorageFile for FaultyFile {
     fn prepare_range(&self, offset: u64, len: u64, site: Site) -> io::Result<()> {
         self.faulty.pass(&self.path, Operation::Allocate)?;
         self.inner.prepare_range(offset, len, site)
+    }
+
+    fn punch(&self, offset: u64, len: u64, site: Site) -> io::Result<()> {
+        match self.faulty.judge(&self.path, Operation::Write) {
+            Verdict::Pass => self.inner.punch(offset, len, site),
+            Verdict::Fail(e) => Err(e),
+            Verdict::HalfThenFail(e) => {
+                let half = len / 2 / 4096 * 4096;
+                if half > 0 {
+                    self.inner.punch(offset, half, site)?;
+                }
+                Err(e)
+            }
+        }
     }
 
     fn lock(&self, kind: LockKind) -> io::Result<bool> {

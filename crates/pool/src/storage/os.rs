@@ -277,6 +277,10 @@ impl StorageFile for OsFile {
         file::allocate(&self.file, offset, len)
     }
 
+    fn punch(&self, offset: u64, len: u64, site: Site) -> io::Result<()> {
+        if file::punch(&self.file, offset, len)? { Ok(()) } else { self.write_zeros(offset, len, site) }
+    }
+
     fn lock(&self, kind: LockKind) -> io::Result<bool> {
         let locked = file::try_lock(&self.file, kind == LockKind::Exclusive)?;
         if locked {

@@ -240,6 +240,23 @@ pub trait StorageFile: Send + Sync {
     /// As `allocate`; any part may have been allocated and written.
     fn prepare_range(&self, offset: u64, len: u64, site: Site) -> io::Result<()> {
         self.allocate(offset, len, site)?;
+        self.write_zeros(offset, len, site)
+    }
+
+    /// Makes a range of whole pages inside the file zero and gives its space back to the medium, where the medium can
+    /// do that. Durable after `sync`; until then a crash may keep any of its sectors. The length stays.
+    ///
+    /// # Errors
+    /// The operating system's; any part of the range may be zero.
+    fn punch(&self, offset: u64, len: u64, site: Site) -> io::Result<()> {
+        self.write_zeros(offset, len, site)
+    }
+
+    /// Writes `len` zeros at `offset`, as `write_at` does.
+    ///
+    /// # Errors
+    /// As `write_at`.
+    fn write_zeros(&self, offset: u64, len: u64, site: Site) -> io::Result<()> {
         let zeros = vec![0; ZERO_BYTES.min(len as usize)];
         let mut at = offset;
         while at < offset + len {

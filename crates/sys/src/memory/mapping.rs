@@ -189,6 +189,16 @@ impl Reservation {
         unsafe { libc::madvise(self.base.as_ptr().cast(), self.len, libc::MADV_DONTNEED) };
     }
 
+    /// As `discard`, for a part of whole pages.
+    ///
+    /// # Safety
+    /// Nobody needs what the part holds, and no thread stores to it meanwhile.
+    pub unsafe fn discard_part(&self, offset: usize, len: usize) {
+        assert!(offset <= self.len && len <= self.len - offset);
+        // SAFETY: inside the mapping; the caller's promise.
+        unsafe { libc::madvise(self.base.as_ptr().add(offset).cast(), len, libc::MADV_DONTNEED) };
+    }
+
     /// First byte of the range.
     #[inline]
     #[must_use]
