@@ -805,6 +805,12 @@ mangrove_status mangrove_map_sync(const mangrove_map *map);
 // Errors: MANGROVE_ERR_POISONED, _IO. Crash: keeps what it would keep without the call. Threads: any.
 mangrove_status mangrove_map_checkpoint(const mangrove_map *map);
 
+// Gives disk space and memory of deleted records back: moves what is left together and makes holes of free parts of
+// the data file. Others read and write meanwhile; writes wait for some fifty moves at a time. Snapshots
+// (iterators too) keep copies of what moves, and may expire. On dax and emulated media space stays with the pool.
+// Errors: MANGROVE_ERR_READ_ONLY, _POISONED, _IO. Crash: keeps every record. Threads: any.
+mangrove_status mangrove_map_compact(const mangrove_map *map);
+
 // An iterator over `range` (NULL: everything) of the map as it is now; holds a snapshot until it is
 // freed. It stands before the first record:
 //

@@ -400,3 +400,16 @@ pub unsafe extern "C" fn mangrove_map_checkpoint(map: *const mangrove_map) -> ma
         Ok(MANGROVE_OK)
     })
 }
+
+/// Gives disk space and memory of deleted records back: moves what is left together and makes holes of free parts of
+/// the data file. Others read and write meanwhile; writes wait for some fifty moves at a time. Snapshots
+/// (iterators too) keep copies of what moves, and may expire. On dax and emulated media space stays with the pool.
+/// Errors: MANGROVE_ERR_READ_ONLY, _POISONED, _IO. Crash: keeps every record. Threads: any.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mangrove_map_compact(map: *const mangrove_map) -> mangrove_status {
+    guard(|| {
+        // SAFETY: the header's contract for handles.
+        unsafe { handle(map, "map") }?.map.compact()?;
+        Ok(MANGROVE_OK)
+    })
+}

@@ -4,16 +4,17 @@ use crate::alloc::SlabAllocator;
 use crate::concurrency::read_gate::{LSN_NEVER, PendingWrite, ReadGate};
 use crate::concurrency::writer_gate::WriterGate;
 use crate::format::layout::{
-    FORMAT_VERSION, Geometry, MAGIC, ROOT_BATCH, ROOT_CRC, ROOT_DATA_START, ROOT_DIRECTORY, ROOT_HIGH_WATER,
+    FORMAT_VERSION, Geometry, MAGIC, ROOT_BATCH, ROOT_BYTES, ROOT_CRC, ROOT_DATA_START, ROOT_DIRECTORY,
+    ROOT_HIGH_WATER,
     ROOT_MAGIC, ROOT_SEGMENT_COUNT, ROOT_VERSION, SEGMENT_SHIFT_MAX, SEGMENT_SHIFT_MIN, Tag, seal,
 };
 use crate::format::space::{LeafKeys, MapSpace};
 use crate::index::{ENTRY_COUNT, Index, entry_of};
 use crate::snapshot::pre_images::SnapshotRegistry;
 use crate::{Error, Locking, Options, Result, Stat, WriteMode};
-use mangrove_pool::{Lsn, Region, crc32c};
+use mangrove_pool::{Lsn, Range, Region, crc32c};
 use mangrove_sys::AsymmetricBarrier;
-use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
@@ -39,6 +40,8 @@ pub struct Hart {
     pub(crate) list_entries_max: usize,
     /// A batch holds it shared while its blocks are in no leaf and in no redo list. Taken before the gate.
     pub(crate) preparing: RwLock<()>,
+    /// Held by the one compaction that runs.
+    pub(crate) compacting: Mutex<()>,
     trees: Option<Box<[RwLock<()>]>>,
     /// What a writer must look at first; 0 means nothing.
     write_flags: AtomicU8,
@@ -75,7 +78,8 @@ impl Hart {
                 ),
             });
         };
-        region.grow(geometry.data_start)?;
+        // The directory gets space as it is used.
+        region.provide(Range { offset: 0, len: ROOT_BYTES })?;
         for (at, tag) in
             [(ROOT_HIGH_WATER, Tag::HighWater), (ROOT_BATCH, Tag::Batch), (ROOT_DIRECTORY, Tag::Place)]
         {
@@ -130,6 +134,7 @@ impl Hart {
             last_removals: AtomicU64::new(0),
             list_entries_max: options.list_entries_max,
             preparing: RwLock::new(()),
+            compacting: Mutex::new(()),
             write_flags: AtomicU8::new(flags),
             space,
         })

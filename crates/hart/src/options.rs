@@ -36,7 +36,7 @@ pub struct Options {
     pub gate_reads: Option<bool>,
     /// Bytes of a segment as a power of two, 12 to 24; a property of a new map only.
     pub segment_shift: u32,
-    /// The map asks the medium to grow by this many bytes at a time.
+    /// The map asks the medium to grow by at most this many bytes at a time, and by a part of what it has.
     pub grow_bytes: u64,
     /// The most memory that this process may have for the map to be opened or to grow. `None`: as much as it gets,
     /// until the system ends it.
@@ -67,7 +67,7 @@ impl Default for Options {
             read_only: false,
             gate_reads: None,
             segment_shift: 18,
-            grow_bytes: 4 << 20,
+            grow_bytes: 64 << 20,
             memory_bytes_max: None,
             path: PathBuf::new(),
             recovery_threads: 0,

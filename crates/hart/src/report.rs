@@ -32,6 +32,15 @@ pub struct RecoveryReport {
     pub build_ns: u64,
 }
 
+/// What [`crate::Hart::compact`] did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Compaction {
+    /// Leaves and values that moved.
+    pub records_moved: u64,
+    /// Bytes of the region that were given back to the medium.
+    pub bytes_given_back: u64,
+}
+
 /// What [`crate::Hart::check`] found.
 #[derive(Clone, Debug, Default)]
 pub struct Report {

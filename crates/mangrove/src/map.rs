@@ -4,8 +4,8 @@ use crate::bounds::{bounds, prefix_bounds};
 use crate::closing::Closing;
 use crate::convert::engine;
 use crate::{
-    Batch, CheckReport, Durability, Error, MapOptions, Medium, PoolInfo, Range, RecoveryReport, Result,
-    Snapshot, Stat,
+    Batch, CheckReport, CompactReport, Durability, Error, MapOptions, Medium, PoolInfo, Range,
+    RecoveryReport, Result, Snapshot, Stat,
 };
 use mangrove_hart::{Hart, WriteMode};
 use mangrove_pool::{DamageCheck, MediumKind, Pool};
@@ -397,6 +397,19 @@ impl Map {
     pub fn checkpoint(&self) -> Result<()> {
         self.sync()?;
         Ok(self.pool.pool().checkpoint()?)
+    }
+
+    /// Gives disk space and memory of deleted records back: moves what is left together, so that whole segments become
+    /// free, and makes holes of them in the data file. Readers and writers go on meanwhile; writers wait for some fifty
+    /// moves at a time. On dax and emulated media records move, but space stays with the pool.
+    ///
+    /// Snapshots that live meanwhile keep copies of what moves, and expire if these are too many. Time: a walk over all
+    /// records, about a microsecond for each that moves, and a checkpoint.
+    ///
+    /// # Errors
+    /// [`Error::ReadOnly`]: nothing changed. [`Error::Poisoned`] and [`Error::Io`].
+    pub fn compact(&self) -> Result<CompactReport> {
+        Ok(CompactReport::new(self.hart.compact().map_err(|e| self.failed(e))?))
     }
 
     /// Figures of this map.

@@ -1,6 +1,6 @@
 //! The subcommands of `mangrove map`.
 
-use super::{apply, backup, check, count, del, export, get, load, put, salvage, scan, stat};
+use super::{apply, backup, check, compact, count, del, export, get, load, put, salvage, scan, stat};
 use crate::exit::Exit;
 use clap::Subcommand;
 
@@ -26,6 +26,8 @@ pub(crate) enum Command {
     Stat(stat::Args),
     /// Read every record and structure against its checksums and rules
     Check(check::Args),
+    /// Give the disk space of deleted records back
+    Compact(compact::Args),
     /// Copy a map, as it is at this instant, into a new pool
     Backup(backup::Args),
     /// Copy every sound record of a damaged map into a new pool
@@ -44,6 +46,7 @@ pub(crate) fn run(command: Command) -> anyhow::Result<Exit> {
         Command::Export(args) => export::run(&args),
         Command::Stat(args) => stat::run(&args),
         Command::Check(args) => check::run(&args),
+        Command::Compact(args) => compact::run(&args),
         Command::Backup(args) => backup::run(&args),
         Command::Salvage(args) => salvage::run(&args),
     }

@@ -4,6 +4,7 @@ mod apply;
 mod backup;
 mod bounds;
 mod check;
+mod compact;
 mod count;
 mod del;
 mod dispatch;

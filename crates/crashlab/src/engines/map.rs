@@ -206,6 +206,10 @@ impl<const INTERVAL: bool, const GROWS: bool> Subject for MapSubject<INTERVAL, G
                 self.map = Arc::new(opened.map_err(text)?.0);
                 Promised::Nothing
             }
+            MapOp::Compact => {
+                map.compact().map_err(text)?;
+                Promised::All
+            }
             MapOp::During((key, value), at, (inner_key, inner_value)) => {
                 let (other, inner_key, inner_value) =
                     (self.map.clone(), inner_key.clone(), inner_value.clone());

@@ -35,6 +35,8 @@ pub enum MapOp {
     Quiesce,
     /// Opens the map again in a region that is larger than the one that it was made in.
     Grow,
+    /// Moves records together and gives space back.
+    Compact,
     /// Puts or deletes a key; at the n-th step on the medium another thread puts another key.
     During((Bytes, Option<Bytes>), u32, (Bytes, Bytes)),
 }
@@ -75,6 +77,7 @@ impl fmt::Debug for MapOp {
             Self::Checkpoint => f.write_str("checkpoint"),
             Self::Quiesce => f.write_str("quiesce"),
             Self::Grow => write!(f, "grow"),
+            Self::Compact => f.write_str("compact"),
             Self::During((k, v), at, (ik, iv)) => {
                 let (k, v, ik, iv) = (Short(k), v.as_deref().map(Short), Short(ik), Short(iv));
                 write!(f, "set {k:?} to {v:?} and at step {at} of it put {ik:?} {iv:?}")
@@ -147,7 +150,13 @@ impl MapModel {
                 self.set(index, key, value.as_ref());
                 self.set(index, inner_key, Some(inner_value));
             }
-            MapOp::Get(_) | MapOp::Scan | MapOp::Sync | MapOp::Checkpoint | MapOp::Quiesce | MapOp::Grow => {}
+            MapOp::Get(_)
+            | MapOp::Scan
+            | MapOp::Sync
+            | MapOp::Checkpoint
+            | MapOp::Quiesce
+            | MapOp::Grow
+            | MapOp::Compact => {}
         }
     }
 }

@@ -5,7 +5,7 @@ use crate::rng::Rng;
 use mangrove_hart::WriteMode::{self, Buffered, Durable};
 
 /// The scenarios, by name.
-pub const SCENARIOS: [&str; 13] = [
+pub const SCENARIOS: [&str; 14] = [
     "insert and update in place",
     "update across classes",
     "delete and insert again",
@@ -19,6 +19,7 @@ pub const SCENARIOS: [&str; 13] = [
     "checkpoint and log wrap",
     "everything",
     "one put inside another",
+    "compaction",
 ];
 
 /// The scenario of a map that grows.
@@ -234,6 +235,7 @@ pub(crate) fn workload(scenario: &str, rng: &mut Rng, interval: bool) -> Vec<Map
             w.delete_range();
         }
         "buffered writes and reads" => buffered(&mut w),
+        "compaction" => compaction(&mut w),
         "one put inside another" => {
             w.lengths = CLASSES;
             for n in 0..50 {
@@ -359,6 +361,38 @@ fn grow_together(w: &mut Writer<'_>) {
         }
         if w.rng.one_in(2) {
             w.push(MapOp::Delete(large(round), Durable));
+        }
+    }
+}
+
+/// Fills some segments of a few classes, removes most of it, moves the rest together, and uses what that freed.
+fn compaction(w: &mut Writer<'_>) {
+    // Key bytes, value bytes, and records of a round: a few segments each.
+    const SHAPES: [(usize, usize, u64); 5] =
+        [(3, 4, 150), (90, 7, 60), (3, 60, 120), (3, 700, 16), (400, 300, 24)];
+    let key =
+        |n: u64, len: usize| -> Bytes { [format!("{n:03}").into_bytes(), vec![b'c'; len]].concat().into() };
+    for _ in 0..3 {
+        let (key_len, value_len, count) = SHAPES[w.rng.below(5) as usize];
+        let puts: Vec<_> =
+            (0..count).map(|n| (key(n, key_len), Some(w.rng.bytes(value_len).into()))).collect();
+        for part in puts.chunks(30) {
+            w.push(MapOp::Batch(part.to_vec(), Durable));
+        }
+        let stays = 3 + w.rng.below(12);
+        let gone: Vec<_> = (0..count).filter(|n| n % stays != 0).map(|n| (key(n, key_len), None)).collect();
+        w.push(MapOp::Batch(gone, Durable));
+        if w.rng.one_in(2) {
+            w.push(MapOp::Checkpoint);
+        }
+        w.push(MapOp::Compact);
+        let again = w.rng.below(12);
+        for n in 0..again {
+            let op = MapOp::Put(key(n, key_len), w.rng.bytes(value_len).into(), Durable);
+            w.push(op);
+        }
+        if w.rng.one_in(3) {
+            w.push(MapOp::Compact);
         }
     }
 }

@@ -69,6 +69,15 @@ impl MediumOps for Filter {
         self.inner.medium().grow(bytes)
     }
 
+    fn provide(&self, range: Range) -> Result<()> {
+        self.inner.medium().provide(range)
+    }
+
+    unsafe fn give_back(&self, range: Range, site: Site) -> Result<bool> {
+        // SAFETY: the caller's promise, passed on.
+        unsafe { self.inner.medium().give_back(range, site) }
+    }
+
     fn grown(&self) -> u64 {
         self.inner.medium().grown()
     }

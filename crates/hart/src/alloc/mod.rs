@@ -1,8 +1,12 @@
 //! EPallocator: durable slots in chunks of 56, segments, extents (paper, section III-A.4, Algorithms 2 and 6).
 
 mod cache;
+mod evacuate;
 mod leafbit;
+mod moving;
 mod segments;
 mod slab;
 
+pub(crate) use moving::Moving;
+pub(crate) use segments::provide_again;
 pub(crate) use slab::SlabAllocator;

@@ -8,15 +8,24 @@
 //!    says more.
 //! 3. Recovery writes no entry: it lists entries that no live record needs as stale, and the allocator clears them
 //!    before it allocates the first segment.
+//! 4. The medium has space for a segment from before it is allocated until its entry says "free" again: space that was
+//!    given back, or that a crash may have taken, is asked for before the segment is used. The directory gets space
+//!    with the segments whose entries it holds; the rest of it has none.
 
-use crate::format::layout::{ROOT_HIGH_WATER, SegmentKind, Tag, encode_kind, seal};
+use crate::format::layout::{DIRECTORY, ROOT_HIGH_WATER, SegmentKind, Tag, encode_kind, seal};
 use crate::format::space::MapSpace;
 use crate::{Error, Options, Result};
-use mangrove_pool::{Error as MediumError, fits_memory};
+use mangrove_pool::{Error as MediumError, Range, fits_memory};
 use parking_lot::Mutex;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
+
+/// Up to this size the map grows by half of itself; beyond by half of this size or, if that is more, by an eighth of
+/// itself.
+const GROW_BY_HALF_BYTES: u64 = 32 << 20;
+/// Space on the medium comes in pages of this many bytes.
+const PAGE_BYTES: u64 = 4096;
 
 /// Bytes that the index and the allocator take from the system at a time, for several threads.
 const INDEX_PIECES_BYTES: u64 = 8 << 20;
@@ -29,6 +38,10 @@ struct FreeRuns {
     high_water: u32,
     /// Free segments whose durable entry is not clear yet.
     stale: Vec<u32>,
+    /// Free segments that must be provided before they are used.
+    unprovided: BTreeSet<u32>,
+    /// Those of them whose space this process gave back.
+    given_back: BTreeSet<u32>,
 }
 
 impl FreeRuns {
@@ -100,7 +113,14 @@ impl SegmentPool {
             self.grow(space, &mut runs, count)?;
             start = runs.first_fit(count);
         }
-        start.ok_or_else(|| unreachable_growth(space))
+        let start = start.ok_or_else(|| unreachable_growth(space))?;
+        match provide(space, &mut runs, start..start + count) {
+            Ok(()) => Ok(start),
+            Err(e) => {
+                runs.put_back(start, count);
+                Err(e)
+            }
+        }
     }
 
     /// Frees segments whose entries are durably free, or listed in `stale`.
@@ -108,11 +128,49 @@ impl SegmentPool {
         self.runs.lock().put_back(start, count);
     }
 
-    /// Recovery's `release`: the entry of `segment` must be cleared before any segment is allocated.
+    /// Recovery's `release`; whether the medium has space for the segments is not known.
+    pub(crate) fn release_recovered(&self, start: u32, count: u32) {
+        let mut runs = self.runs.lock();
+        runs.unprovided.extend(start..start + count);
+        runs.put_back(start, count);
+    }
+
+    /// As `release_recovered`; the entry of `segment` must be cleared before any segment is allocated.
     pub(crate) fn release_stale(&self, segment: u32, count: u32) {
         let mut runs = self.runs.lock();
         runs.stale.push(segment);
+        runs.unprovided.extend(segment..segment + count);
         runs.put_back(segment, count);
+    }
+
+    /// Gives the space of all free segments back to the medium. Returns the bytes.
+    pub(crate) fn give_back(&self, space: &MapSpace) -> Result<u64> {
+        let mut runs = self.runs.lock();
+        // Durable-order 1: the entries say "free" before the segments are blank.
+        clear_stale(space, &mut runs.stale);
+        let free: Vec<u32> = runs.free.iter().flat_map(|(start, len)| *start..start + len).collect();
+        let mut bytes = 0;
+        for segment in free {
+            if runs.given_back.contains(&segment) {
+                continue;
+            }
+            let range = bytes_of(space, segment..segment + 1);
+            // SAFETY: the segment is free, and whoever allocates it needs the lock that is held. Readers of what it
+            // held drop what they read.
+            if !unsafe { space.region.give_back(range) }? {
+                break;
+            }
+            bytes += range.len;
+            runs.unprovided.insert(segment);
+            runs.given_back.insert(segment);
+        }
+        Ok(bytes)
+    }
+
+    /// Segments to grow by, where the map has `high_water`.
+    fn step(&self, space: &MapSpace, high_water: u32) -> u32 {
+        let half = (GROW_BY_HALF_BYTES >> space.geometry.shift).min(u64::from(high_water)) as u32 / 2;
+        half.max(high_water / 8).clamp(1, self.grow_segments)
     }
 
     fn grow(&self, space: &MapSpace, runs: &mut FreeRuns, count: u32) -> Result<()> {
@@ -127,13 +185,13 @@ impl SegmentPool {
             let wanted = u64::from(count) << space.geometry.shift;
             return Err(Error::Full { wanted, capacity: space.region.len() });
         }
-        let generous = needed.max(self.grow_segments).min(left);
+        let generous = needed.max(self.step(space, old)).min(left);
         self.fits_memory(space, needed)?;
-        let granted = match space.region.grow(space.geometry.start(old + generous)) {
+        let granted = match provide_new(space, old, generous) {
             Ok(()) => generous,
             // A nearly full medium may still have space for what is needed now.
             Err(MediumError::NoSpace { .. } | MediumError::FileLimit { .. }) if generous > needed => {
-                space.region.grow(space.geometry.start(old + needed))?;
+                provide_new(space, old, needed)?;
                 needed
             }
             Err(e) => return Err(e.into()),
@@ -164,6 +222,51 @@ impl SegmentPool {
         // The index takes about as much again for short records, in pieces of 2 MiB.
         Ok(fits_memory(&self.path, Some(limit), bytes, 3 * bytes + INDEX_PIECES_BYTES)?)
     }
+}
+
+fn bytes_of(space: &MapSpace, segments: std::ops::Range<u32>) -> Range {
+    let offset = space.geometry.start(segments.start);
+    Range { offset, len: space.geometry.start(segments.end) - offset }
+}
+
+/// Asks for space for `count` more segments, and for the part of the directory that they are the first to use.
+fn provide_new(space: &MapSpace, high_water: u32, count: u32) -> mangrove_pool::Result<()> {
+    let page_after =
+        |segments: u32| space.geometry.directory_entry(segments).next_multiple_of(PAGE_BYTES);
+    let (from, to) = (page_after(high_water), page_after(high_water + count));
+    if to > from {
+        space.region.provide(Range { offset: from, len: to - from })?;
+    }
+    space.region.provide(bytes_of(space, high_water..high_water + count))
+}
+
+/// Invariant 4, for free segments that are being allocated.
+fn provide(space: &MapSpace, runs: &mut FreeRuns, segments: std::ops::Range<u32>) -> Result<()> {
+    if runs.unprovided.range(segments.clone()).next().is_none() {
+        return Ok(());
+    }
+    space.region.provide(bytes_of(space, segments.clone()))?;
+    for segment in segments {
+        runs.unprovided.remove(&segment);
+        runs.given_back.remove(&segment);
+    }
+    Ok(())
+}
+
+/// Asks once more for the space of what recovery found in use below the high water: a crash may have taken space that
+/// was reserved and never written, which a later write needs.
+pub(crate) fn provide_again(space: &MapSpace, high_water: u32, used: &[std::ops::Range<u32>]) -> Result<()> {
+    let directory = space.geometry.directory;
+    let end = space.geometry.directory_entry(high_water).next_multiple_of(PAGE_BYTES);
+    // The root page, and the part of the directory that is in use.
+    space.region.provide(Range { offset: 0, len: DIRECTORY })?;
+    if end > directory {
+        space.region.provide(Range { offset: directory, len: end - directory })?;
+    }
+    for segments in used {
+        space.region.provide(bytes_of(space, segments.clone()))?;
+    }
+    Ok(())
 }
 
 fn clear_stale(space: &MapSpace, stale: &mut Vec<u32>) {

@@ -3,15 +3,17 @@
 //! The paper reserves nothing and walks a list from its head (Algorithms 2 and 6). Here the durable side knows only
 //! live leaves, and this volatile side knows the rest:
 //!
-//! 1. Every slot is exactly one of these: live, in the cache of one lane, or set in its chunk's free mask.
+//! 1. Every slot is exactly one of these: live, in the cache of one lane, set in its chunk's free mask, or set aside by
+//!    compaction (`evacuate.rs`).
 //! 2. A chunk is listed in its segment's summary if its mask is not zero; the thread that makes a mask nonzero lists
 //!    the chunk. Only `refill` empties masks, under the class lock, and only those of listed chunks.
 //! 3. A segment is recycled under its class lock when all its chunks are entirely free and listed. Then no slot is
-//!    cached or live, and no thread is between freeing a slot of it and listing the chunk.
+//!    cached, live or set aside, and no thread is between freeing a slot of it and listing the chunk.
 //! 4. Each class keeps one empty segment, so that an insert and a delete at the boundary do not allocate and recycle
 //!    a segment each time.
 
 use super::cache::{SlotCache, SlotCaches};
+use super::moving::Moving;
 use super::segments::{SegmentPool, set_kind};
 use crate::concurrency::writer_gate::LaneToken;
 use crate::format::layout::{
@@ -35,14 +37,14 @@ pub(crate) type SlotOffset = u64;
 
 /// What DRAM records of a segment. All zero is a free segment.
 #[derive(Debug, Default)]
-struct Segment {
-    class: AtomicU8,
+pub(super) struct Segment {
+    pub(super) class: AtomicU8,
     /// Counted among its class's empty segments. Changed under the class lock.
     empty: AtomicBool,
     /// Chunks whose slots are all in their mask.
-    full_chunks: AtomicI32,
+    pub(super) full_chunks: AtomicI32,
     /// Chunks in the summary. Changed under the class lock.
-    listed: AtomicU32,
+    pub(super) listed: AtomicU32,
     /// Index in the class's list while `listed` is not zero; in the head of an extent, its count of segments.
     extra: AtomicU32,
     /// A free mask for each chunk, then the summary with a bit for each chunk. Null unless the segment is a slab.
@@ -51,7 +53,7 @@ struct Segment {
 
 /// All segments, used or not. The system provides a page when one of its segments is first used, so a region may be
 /// larger than all memory.
-struct Segments {
+pub(super) struct Segments {
     memory: Reservation,
     count: usize,
 }
@@ -79,7 +81,7 @@ impl std::ops::Deref for Segments {
 
 /// The segments of a class that have free slots.
 #[derive(Debug, Default)]
-struct ClassList {
+pub(super) struct ClassList {
     segments: Vec<u32>,
     empties: u32,
 }
@@ -101,9 +103,11 @@ pub(crate) struct SlabAllocator {
     space: Arc<MapSpace>,
     pub(crate) classes: Classes,
     pub(crate) pool: SegmentPool,
-    segments: Segments,
-    lists: Box<[Mutex<ClassList>]>,
+    pub(super) segments: Segments,
+    pub(super) lists: Box<[Mutex<ClassList>]>,
     caches: SlotCaches,
+    /// What compaction empties. Taken before the lock of a class.
+    pub(super) moving: Mutex<Moving>,
 }
 
 impl std::fmt::Debug for SlabAllocator {
@@ -128,6 +132,7 @@ impl SlabAllocator {
             pool: SegmentPool::new(&space, high_water, options),
             lists: (0..count).map(|_| Mutex::default()).collect(),
             caches: SlotCaches::new(count),
+            moving: Mutex::default(),
             classes,
             segments: Segments::new(space.geometry.segment_count as usize)?,
             space,
@@ -318,7 +323,7 @@ impl SlabAllocator {
 
     /// Segment, chunk and bit of the slot at `offset`.
     #[inline]
-    fn place_of(&self, offset: u64) -> (u32, u32, u64) {
+    pub(super) fn place_of(&self, offset: u64) -> (u32, u32, u64) {
         let (segment, place) = self.space.geometry.locate(offset);
         let cut = self.classes.cut(self.segments[segment as usize].class.load(Ordering::Acquire));
         let (chunk, slot) = cut.slot_at(place).expect("a slot begins here");
@@ -331,7 +336,7 @@ impl SlabAllocator {
     }
 
     /// Sets the bits of free slots in a chunk's mask.
-    fn free_slots_of(&self, segment: u32, chunk: u32, bits: u64) {
+    pub(super) fn free_slots_of(&self, segment: u32, chunk: u32, bits: u64) {
         let state = &self.segments[segment as usize];
         let class = state.class.load(Ordering::Acquire);
         let cut = self.classes.cut(class);
@@ -400,7 +405,7 @@ impl SlabAllocator {
         self.pool.release(head, count);
     }
 
-    fn unlist(&self, segment: u32, list: &mut ClassList) {
+    pub(super) fn unlist(&self, segment: u32, list: &mut ClassList) {
         let state = &self.segments[segment as usize];
         let place = state.extra.load(Ordering::Relaxed) as usize;
         assert!(list.segments.swap_remove(place) == segment, "segment {segment} is listed where it says");
@@ -468,7 +473,7 @@ impl SlabAllocator {
     }
 
     #[inline]
-    fn masks(&self, segment: u32, cut: &Cut) -> (&[AtomicU64], &[AtomicU64]) {
+    pub(super) fn masks(&self, segment: u32, cut: &Cut) -> (&[AtomicU64], &[AtomicU64]) {
         let masks = self.segments[segment as usize].masks.load(Ordering::Acquire);
         assert!(!masks.is_null(), "segment {segment} is no slab");
         // SAFETY: `adopt_listed` stored an array of this length for this class. It lives until `recycle`, which runs
@@ -569,9 +574,16 @@ impl SlabAllocator {
         masks.iter().map(|m| u64::from(m.load(Ordering::Relaxed).count_ones())).sum()
     }
 
-    /// Slots that lanes have reserved: neither live nor in a mask.
+    /// Slots that lanes have reserved, or that compaction has set aside: neither live nor in a mask.
     pub(crate) fn cached_slots(&self, exclusive: &LaneToken<'_>) -> Vec<u64> {
-        self.caches.all(exclusive, false)
+        let mut slots = self.caches.all(exclusive, false);
+        slots.extend(self.slots_aside());
+        slots
+    }
+
+    /// True when the segment is not free.
+    pub(crate) fn is_in_use(&self, segment: u32) -> bool {
+        self.segments[segment as usize].class.load(Ordering::Acquire) != 0
     }
 
     /// The class of a slab segment and its free masks, for `check`, while no writer runs.

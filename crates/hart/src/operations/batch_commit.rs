@@ -39,20 +39,60 @@ use std::sync::atomic::Ordering;
 const LOOKUPS: usize = 64;
 
 /// One key of a batch.
-struct BatchStep<'a> {
-    key: &'a [u8],
-    effect: Effect,
+pub(super) struct BatchStep<'a> {
+    pub(super) key: &'a [u8],
+    pub(super) effect: Effect,
 }
 
 /// What happens to the key.
 #[derive(Clone, Copy)]
-enum Effect {
+pub(super) enum Effect {
     /// The leaf in this slot becomes live: by these words or, if the slot has them already, by its bit.
     Insert { slot: u64, meta: u64, value: Value, by_bit: bool },
     /// The leaf in this slot gets these words; its value was `old`.
     Update { slot: u64, meta: u64, word: u64, old: Value },
     /// The leaf in this slot, which has this value, is removed.
     Remove(u64, Value),
+    /// Compaction: the leaf in `from`, whose value was `old`, gets the slot `slot`, as with an insertion.
+    MoveLeaf { from: u64, old: Value, slot: u64, meta: u64, value: Value, by_bit: bool },
+    /// Compaction: the leaf in this slot gets these words, which name another block with the same value.
+    MoveValue { slot: u64, meta: u64, word: u64, old: Value },
+}
+
+impl Effect {
+    /// An insertion as the second half of a move.
+    pub(super) fn moving_from(self, from: u64, old: Value) -> Option<Self> {
+        match self {
+            Self::Insert { slot, meta, value, by_bit } => {
+                Some(Self::MoveLeaf { from, old, slot, meta, value, by_bit })
+            }
+            _ => None,
+        }
+    }
+
+    /// Slots and blocks that nothing refers to when the move is done.
+    pub(super) fn moved_from(&self) -> impl Iterator<Item = u64> + use<> {
+        let (leaf, block) = match *self {
+            Self::MoveLeaf { from, old, value, .. } => {
+                (Some(from), old.block_offset().filter(|_| old.word != value.word))
+            }
+            Self::MoveValue { old, .. } => (None, old.block_offset()),
+            _ => (None, None),
+        };
+        leaf.into_iter().chain(block)
+    }
+
+    /// Slots and blocks that the move has allocated.
+    pub(super) fn moved_to(&self) -> impl Iterator<Item = u64> + use<> {
+        let (leaf, block) = match *self {
+            Self::MoveLeaf { slot, old, value, .. } => {
+                (Some(slot), value.block_offset().filter(|_| old.word != value.word))
+            }
+            Self::MoveValue { word, .. } => (None, Some(word)),
+            _ => (None, None),
+        };
+        leaf.into_iter().chain(block)
+    }
 }
 
 impl Hart {
@@ -243,7 +283,7 @@ impl Hart {
     }
 
     /// Writes a leaf that the batch will commit.
-    fn prepare_leaf(
+    pub(super) fn prepare_leaf(
         &self,
         exclusive: &LaneToken<'_>,
         key: &[u8],
@@ -289,12 +329,13 @@ impl Hart {
                 Effect::Update { meta, word, .. } => {
                     self.free_value(exclusive, Some(Value { kind: Meta(meta).kind(), word }));
                 }
-                Effect::Remove(..) => {}
+                // Compaction sees to it.
+                Effect::Remove(..) | Effect::MoveLeaf { .. } | Effect::MoveValue { .. } => {}
             }
         }
     }
 
-    fn commit(&self, exclusive: &ExclusivePermit<'_>, steps: &[BatchStep<'_>]) -> Result<Lsn> {
+    pub(super) fn commit(&self, exclusive: &ExclusivePermit<'_>, steps: &[BatchStep<'_>]) -> Result<Lsn> {
         let lane = &exclusive.lane();
         if steps.is_empty() {
             return Ok(self.region().appended());
@@ -313,7 +354,11 @@ impl Hart {
                     self.snapshots.save(step.key, |_| Some(None))
                 }
                 Effect::Insert { .. } => {}
-                Effect::Update { slot, .. } | Effect::Remove(slot, _) => self.save_pre_image(step.key, slot),
+                // A scan may copy values from their old blocks after a move.
+                Effect::Update { slot, .. }
+                | Effect::Remove(slot, _)
+                | Effect::MoveLeaf { from: slot, .. }
+                | Effect::MoveValue { slot, .. } => self.save_pre_image(step.key, slot),
             }
         }
         let region = self.region();
@@ -361,7 +406,17 @@ impl Hart {
                     entries.push(RedoEntry::Leaf { slot, meta, word: value.word });
                 }
                 Effect::Remove(slot, _) => change(slot, false),
-                Effect::Update { slot, meta, word, .. } => entries.push(RedoEntry::Leaf { slot, meta, word }),
+                Effect::Update { slot, meta, word, .. } | Effect::MoveValue { slot, meta, word, .. } => {
+                    entries.push(RedoEntry::Leaf { slot, meta, word });
+                }
+                Effect::MoveLeaf { from, slot, meta, value, by_bit, .. } => {
+                    change(from, false);
+                    if by_bit {
+                        change(slot, true);
+                    } else {
+                        entries.push(RedoEntry::Leaf { slot, meta, word: value.word });
+                    }
+                }
             }
         }
         bits.sort_unstable_by_key(|bits| bits.0);
@@ -386,7 +441,8 @@ impl Hart {
         for step in steps {
             let _tree = self.lock_tree(step.key);
             match step.effect {
-                Effect::Insert { slot, meta, value, by_bit } => {
+                Effect::Insert { slot, meta, value, by_bit }
+                | Effect::MoveLeaf { slot, meta, value, by_bit, .. } => {
                     if !by_bit {
                         redo_list::apply(&self.space, RedoEntry::Leaf { slot, meta, word: value.word }, 0);
                         region.flush(slot, 16);
@@ -394,7 +450,7 @@ impl Hart {
                     let leaf = self.space.leaf(slot);
                     self.index.modify(step.key, Intent::Upsert, |_| (LeafChange::Insert(leaf), ()));
                 }
-                Effect::Update { slot, meta, word, .. } => {
+                Effect::Update { slot, meta, word, .. } | Effect::MoveValue { slot, meta, word, .. } => {
                     // Under the leaf's lock, so that no reader sees one new word with one old one.
                     self.index.modify(step.key, Intent::Existing, |_| {
                         redo_list::apply(&self.space, RedoEntry::Leaf { slot, meta, word }, 0);
@@ -420,6 +476,7 @@ impl Hart {
                     self.free_value(exclusive, Some(old));
                     self.alloc.free(exclusive, slot);
                 }
+                Effect::MoveLeaf { .. } | Effect::MoveValue { .. } => {}
             }
         }
         // In one store, so that no count has a part of a batch.

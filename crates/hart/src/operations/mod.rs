@@ -2,6 +2,7 @@
 
 pub(super) mod batch_commit;
 mod batch_redo;
+mod compact;
 mod flusher;
 pub(super) mod read;
 pub(super) mod read_many;

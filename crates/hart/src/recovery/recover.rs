@@ -10,9 +10,10 @@
 //! that has become larger gets a larger directory: `recovery/move_directory.rs`.) It
 //! corrects a torn update in memory only, because both readings of the line mean the same.
 
+use crate::alloc::provide_again;
 use crate::format::layout::{
-    FORMAT_VERSION, LEAF_META, ROOT_BATCH, ROOT_HIGH_WATER, SegmentKind, Tag, VERSION_OF_REMOVALS,
-    VERSION_OF_ZEROS, seal,
+    FORMAT_VERSION, Geometry, LEAF_META, ROOT_BATCH, ROOT_BYTES, ROOT_HIGH_WATER, SegmentKind, Tag,
+    VERSION_OF_REMOVALS, VERSION_OF_ZEROS, seal,
 };
 use crate::format::leaf::Value;
 use crate::format::redo_list;
@@ -27,7 +28,7 @@ use crate::recovery::scan::{BlockPlace, RootWords, damage};
 use crate::recovery::upgrade;
 use crate::report::Damage;
 use crate::{Error, Options, RecoveryReport, Result};
-use mangrove_pool::Region;
+use mangrove_pool::{Range, Region};
 use mangrove_sys::{AsymmetricBarrier, fan_out, without_signals};
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -78,19 +79,12 @@ impl Hart {
     /// format; errors of the medium.
     pub fn recover(region: Region, options: &Options) -> Result<(Self, RecoveryReport)> {
         let (mut found, root_damage) = root(&region, options)?;
+        provide(&region, &found.geometry, found.high_water, options.read_only)?;
         let may_write = !options.read_only && !options.salvage;
         if may_write && found.version == FORMAT_VERSION {
             found = move_directory::run(&region, found)?;
         }
         let RootWords { geometry, high_water, version, .. } = found;
-        // The bytes are there already; this reports them to a medium that has just been opened. A medium that is read
-        // only provides no more than its file has.
-        match region.grow(geometry.start(high_water)) {
-            Err(_) if options.read_only => {
-                return Err(damage(ROOT_HIGH_WATER, "the region ends before the last segment in use").into());
-            }
-            provided => provided?,
-        }
         // The system call takes milliseconds, in which this thread recovers.
         let barrier = without_signals(|| std::thread::Builder::new().spawn(AsymmetricBarrier::detect));
         let mut hart = Self::assemble(region, geometry, high_water, options, AsymmetricBarrier::full())?;
@@ -108,6 +102,9 @@ impl Hart {
         let started = Instant::now();
         report.records = sweep.build(&harvests)?;
         report.segments_reclaimed = sweep.hand_over(harvests);
+        if !options.read_only {
+            provide_again(&hart.space, high_water, &sweep.used())?;
+        }
         report.build_ns = started.elapsed().as_nanos() as u64;
         if version < FORMAT_VERSION && may_write {
             upgrade::run(&hart, version, &sweep.kinds);
@@ -128,6 +125,25 @@ impl Hart {
         hart.writer_gate.add_records(&hart.writer_gate.close().lane(), report.records as i64);
         Ok((hart, report))
     }
+}
+
+/// The segments are there already; this reports them to a medium that has just been opened. A medium that is read only
+/// provides no more than its file has.
+fn provide(region: &Region, geometry: &Geometry, high_water: u32, read_only: bool) -> Result<()> {
+    let end = if high_water == 0 { ROOT_BYTES } else { geometry.start(high_water) };
+    if read_only {
+        return match region.grow(end) {
+            Err(_) => Err(damage(ROOT_HIGH_WATER, "the region ends before the last segment in use").into()),
+            provided => Ok(provided?),
+        };
+    }
+    let grown = region.medium().grown();
+    if grown < end {
+        // Not the directory between, of which only a part is in use.
+        let offset = if high_water == 0 { 0 } else { geometry.data_start.max(grown) };
+        region.provide(Range { offset, len: end - offset })?;
+    }
+    Ok(())
 }
 
 /// What the root says; of a damaged one, when salvaging, what it must have said, and the damage.
@@ -503,6 +519,15 @@ impl<'a> Sweep<'a> {
         }
     }
 
+    /// Runs of the segments that are not free. After `hand_over`.
+    fn used(&self) -> Vec<std::ops::Range<u32>> {
+        let alloc = &self.hart.alloc;
+        let all: Vec<u32> =
+            (0..self.kinds.len() as u32).filter(|segment| alloc.is_in_use(*segment)).collect();
+        let runs = all.chunk_by(|segment, next| segment + 1 == *next);
+        runs.map(|run| run[0]..run[0] + run.len() as u32).collect()
+    }
+
     /// Hands the live slots over to the allocator. Returns the number of segments that became free.
     fn hand_over(&self, harvests: Vec<Harvest>) -> u64 {
         let alloc = &self.hart.alloc;
@@ -527,7 +552,7 @@ impl<'a> Sweep<'a> {
             }
             match *kind {
                 SegmentKind::Free if self.lost.binary_search(&segment).is_ok() => {}
-                SegmentKind::Free => alloc.pool.release(segment, 1),
+                SegmentKind::Free => alloc.pool.release_recovered(segment, 1),
                 SegmentKind::Leaves { .. } => {}
                 SegmentKind::Values { class } => {
                     let cut = alloc.classes.cut(class);

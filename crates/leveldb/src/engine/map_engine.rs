@@ -147,7 +147,8 @@ impl StorageEngine for MapEngine {
     }
 
     fn compact(&self) -> Result<()> {
-        Ok(self.0.map.checkpoint()?)
+        self.0.map.compact()?;
+        Ok(())
     }
 
     fn check(&self) -> Result<Vec<String>> {

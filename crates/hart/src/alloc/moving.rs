@@ -1,0 +1,22 @@
+//! Which segments compaction empties, and the slots of them that nobody may allocate meanwhile.
+//!
+//! Invariant: a slot that is set aside is in no mask and in no lane, and holds nothing live.
+
+use std::collections::BTreeMap;
+
+/// The segments that are being emptied.
+#[derive(Debug, Default)]
+pub(crate) struct Moving {
+    /// By segment, whether it is one.
+    pub(super) segments: Vec<bool>,
+    /// Slots set aside, by segment and chunk.
+    pub(super) aside: BTreeMap<(u32, u32), u64>,
+    /// Slots that have records to move, as far as is known.
+    pub(crate) left: u64,
+}
+
+impl Moving {
+    pub(super) fn has(&self, segment: u32) -> bool {
+        self.segments.get(segment as usize).is_some_and(|is_moving| *is_moving)
+    }
+}

@@ -1,0 +1,167 @@
+//! Compaction: moves records together, so that whole segments become free, and gives the space of free segments back.
+//!
+//! Records move in batches, each committed as any batch is (`batch_commit.rs`): after a crash a record is at its old
+//! place or at its new one. A leaf that moves is written to a new slot, whose bit the batch sets while it clears the
+//! old one's. A value that moves is written to a new block, and its leaf's words change as for an update.
+//!
+//! The gate is closed for a batch at a time, so writers wait for tens of records, not for all. Where the medium or the
+//! region has no space left for a record, compaction ends there; it needs no space of its own, since it moves records
+//! only into slots that are free already.
+
+use crate::alloc::Moving;
+use crate::concurrency::writer_gate::LaneToken;
+use crate::format::leaf::{Value, key_crc};
+use crate::hart::Hart;
+use crate::index::Direction;
+use crate::operations::batch_commit::{BatchStep, Effect};
+use crate::operations::flusher::Flusher;
+use crate::operations::read::Read;
+use crate::{Compaction, Result, WriteMode};
+use std::ops::{Bound, Range};
+
+/// Records that one batch moves. Each takes up to three entries of the redo list, and all of them fit the root page.
+const MOVES_MAX: usize = 50;
+/// Records that one batch looks at.
+const SEEN_MAX: usize = 2000;
+
+impl Hart {
+    /// Moves records out of sparse segments and gives the space of free segments back to the medium: memory at once,
+    /// the data file by the checkpoint with which it ends. Readers and writers go on meanwhile; writers wait for some
+    /// fifty moves at a time. Takes time for each record of the map, and moves only those in segments that become free.
+    ///
+    /// # Errors
+    /// `ReadOnly`; those of the medium, which then fails writes, too.
+    pub fn compact(&self) -> Result<Compaction> {
+        self.check_writable()?;
+        let _alone = self.compacting.lock();
+        self.alloc.begin_moving(&self.writer_gate.close().lane());
+        let moved = self.move_all();
+        self.alloc.end_moving();
+        self.alloc.reclaim_idle(&self.writer_gate.close().lane());
+        let records_moved = moved?;
+        let bytes_given_back = self.alloc.pool.give_back(&self.space)?;
+        self.sync()?;
+        self.region().medium().checkpoint()?;
+        Ok(Compaction { records_moved, bytes_given_back })
+    }
+
+    fn move_all(&self) -> Result<u64> {
+        let (mut moved, mut after) = (0, None);
+        while self.alloc.moving().left > moved {
+            self.check_writable()?;
+            let (count, next) = self.move_some(after.as_deref())?;
+            moved += count;
+            match next {
+                Some(_) => after = next,
+                None => break,
+            }
+        }
+        Ok(moved)
+    }
+
+    /// Moves some records behind `after`. Returns how many slots became free, and the last key that it looked at; none
+    /// where there is nothing left to do.
+    fn move_some(&self, after: Option<&[u8]>) -> Result<(u64, Option<Vec<u8>>)> {
+        let pending = self.read_gate.begin_write();
+        let exclusive = self.writer_gate.close();
+        let lane = &exclusive.lane();
+        let mut moving = self.alloc.moving();
+        let (mut keys, mut found, mut value) = (Vec::new(), Vec::new(), Vec::new());
+        let mut flusher = Flusher::new(self.region());
+        let mut cursor =
+            self.index.cursor(after.map_or(Bound::Unbounded, Bound::Excluded), Direction::Forward);
+        let (mut seen, mut next) = (0, None);
+        while let Some(leaf) = cursor.advance(|leaf| leaf) {
+            seen += 1;
+            let slot = self.space.offset(leaf);
+            match self.plan_move(lane, &moving, cursor.key(), slot, &mut value, &mut flusher) {
+                Ok(None) => {}
+                Ok(Some(effect)) => {
+                    let from = keys.len();
+                    keys.extend_from_slice(cursor.key());
+                    found.push((from..keys.len(), effect));
+                }
+                // What has been moved so far is worth keeping.
+                Err(e) if e.is_full() => break,
+                Err(e) => {
+                    self.free_moves(lane, &found);
+                    return Err(e);
+                }
+            }
+            if found.len() == MOVES_MAX || seen == SEEN_MAX {
+                next = Some(cursor.key().to_vec());
+                break;
+            }
+        }
+        flusher.finish();
+        let step =
+            |(key, effect): &(Range<usize>, Effect)| BatchStep { key: &keys[key.clone()], effect: *effect };
+        let steps: Vec<BatchStep<'_>> = found.iter().map(step).collect();
+        let lsn = match self.commit(&exclusive, &steps) {
+            Ok(lsn) => lsn,
+            Err(e) => {
+                self.free_moves(lane, &found);
+                return Err(e);
+            }
+        };
+        let mut freed = 0;
+        for (_, effect) in &found {
+            for old in effect.moved_from() {
+                self.alloc.set_aside(&mut moving, old);
+                freed += 1;
+            }
+        }
+        drop(moving);
+        drop(exclusive);
+        self.acknowledge(pending, steps.iter().map(|step| step.key), lsn, WriteMode::Buffered)?;
+        Ok((freed, next))
+    }
+
+    /// Writes a record that must move to its new place. The gate is closed.
+    fn plan_move(
+        &self,
+        exclusive: &LaneToken<'_>,
+        moving: &Moving,
+        key: &[u8],
+        slot: u64,
+        buffer: &mut Vec<u8>,
+        flusher: &mut Flusher<'_>,
+    ) -> Result<Option<Effect>> {
+        let (meta, word) = self.space.leaf_words(slot);
+        let old = Value { kind: meta.kind(), word };
+        let moves_value = old.block_offset().is_some_and(|block| self.alloc.is_moving(moving, block));
+        let moves_leaf = self.alloc.is_moving(moving, slot);
+        if !moves_value && !moves_leaf {
+            return Ok(None);
+        }
+        let mut value = old;
+        if moves_value {
+            buffer.clear();
+            let Read::Copied = self.append_value(slot, buffer) else {
+                // A damaged value stays where it is; whoever reads it gets the error.
+                return Ok(None);
+            };
+            let (block, bytes) = self.place_block(exclusive, buffer)?;
+            flusher.add(block, bytes);
+            value = Value::block(block);
+        }
+        let planned = if moves_leaf {
+            self.prepare_leaf(exclusive, key, value, flusher).map(|insert| insert.moving_from(slot, old))
+        } else {
+            // Once in 2^44 updates no meta word fits: such a value stays, too.
+            let meta = meta.updated(key_crc(key), old, value);
+            Ok(meta.map(|meta| Effect::MoveValue { slot, meta: meta.0, word: value.word, old }))
+        };
+        if moves_value && !matches!(planned, Ok(Some(_))) {
+            self.alloc.free(exclusive, value.word);
+        }
+        planned
+    }
+
+    /// Frees what moves that are not carried out have allocated.
+    fn free_moves(&self, exclusive: &LaneToken<'_>, moves: &[(Range<usize>, Effect)]) {
+        for new in moves.iter().flat_map(|(_, effect)| effect.moved_to()) {
+            self.alloc.free(exclusive, new);
+        }
+    }
+}
