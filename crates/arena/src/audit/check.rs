@@ -107,10 +107,6 @@ impl Heap {
     /// Checks the head again: the program may have overwritten it since the arena was opened.
     fn check_head(&self, bad: &mut Vec<String>) -> Result<(), String> {
         let (pages, groups_max) = self.check_sizes()?;
-        if self.space_len() < pages * PAGE_BYTES as u64 {
-            let has = self.space_len() / PAGE_BYTES as u64;
-            return Err(format!("the arena says it has {pages} pages, but the region has {has}"));
-        }
         if groups_max != self.groups_max {
             let before = self.groups_max;
             return Err(format!(
@@ -118,6 +114,10 @@ impl Heap {
             ));
         }
         self.check_parts(pages)?;
+        let (used, has) = (self.used_pages(pages)?, self.space_len() / PAGE_BYTES as u64);
+        if has < used {
+            return Err(format!("the arena says that {used} pages were allocated, but the region has {has}"));
+        }
         if !self.view.is_head_zero_behind() {
             bad.push("bytes behind the arena's head are not zero".to_owned());
         }

@@ -86,15 +86,15 @@ impl Heap {
             }
             self.give_back(w, shard)?;
         }
-        let mut room = self.bin_take(w, RESERVE_ROOM_PAGES)?;
+        let mut room = self.take_run(w, RESERVE_ROOM_PAGES)?;
         if room.is_none() {
             // Holes are used before the region grows.
-            if let Some((page, has)) = self.bin_take(w, pages)? {
+            if let Some((page, has)) = self.take_run(w, pages)? {
                 self.split_run(w, page, has, pages)?;
                 return Ok(Some((page, self.touch(w, page, pages)?)));
             }
             if self.grow(w, RESERVE_ROOM_PAGES)?.is_some() {
-                room = self.bin_take(w, RESERVE_ROOM_PAGES)?;
+                room = self.take_run(w, RESERVE_ROOM_PAGES)?;
             }
         }
         let Some((page, has)) = room else { return self.alloc_run(w, pages) };

@@ -4,7 +4,7 @@ use crate::bytes::layout::{
     ARENA_HEAD_BYTES, GROUP_BYTES, GROUP_PAGES, Group, PAGE_BYTES, PageBitmap, arena_front_bytes, kind, what,
 };
 use crate::heap::Heap;
-use crate::pages::pages::{grow_groups_min, meta_pages};
+use crate::pages::pages::meta_pages;
 use crate::space::{ArenaSpace, Words, certain};
 use std::convert::Infallible;
 use std::sync::atomic::Ordering;
@@ -25,7 +25,7 @@ impl Heap {
         let capacity = space.capacity() / GROUP_BYTES * GROUP_BYTES;
         let front = head_offset + arena_front_bytes(capacity);
         let groups = (front + 2 * size_of::<Group>() as u64).div_ceil(GROUP_BYTES);
-        let groups = groups.max(grow_groups_min(capacity / GROUP_BYTES)).max(space.len() / GROUP_BYTES);
+        let groups = groups.max(space.len() / GROUP_BYTES);
         // Descriptions of a space that is large from the start need more than what `groups` counted.
         let reserved = front.div_ceil(PAGE_BYTES as u64) + meta_pages(groups);
         if groups * GROUP_BYTES > capacity || reserved + 16 > groups * GROUP_PAGES {
@@ -35,8 +35,8 @@ impl Heap {
                 (groups + 1) * GROUP_BYTES
             ));
         }
-        if space.len() < groups * GROUP_BYTES {
-            space.grow(groups * GROUP_BYTES).map_err(|e| format!("the region cannot grow: {e}"))?;
+        if space.len() < reserved * PAGE_BYTES as u64 {
+            space.grow(reserved * PAGE_BYTES as u64).map_err(|e| format!("the region cannot grow: {e}"))?;
         }
         let mut heap = Self::attach(space, head_offset);
         heap.groups_max = capacity / GROUP_BYTES;
@@ -57,8 +57,8 @@ impl Heap {
     }
 
     /// Finds the arena that [`Heap::format`] made, in this run or an earlier one. Should a crash have made the space
-    /// shorter, grows it to the arena's length. Reads one word a group, which is 8 bytes for 4 MiB: pages and
-    /// blocks are looked at when they are used, and all of them by [`Heap::check`].
+    /// shorter, grows it to the end of what was ever allocated. Reads one word a group, which is 8 bytes for 4 MiB:
+    /// pages and blocks are looked at when they are used, and all of them by [`Heap::check`].
     ///
     /// Several handles may be open at a time if each writes in transactions. A handle from before the arena grew
     /// knows what was added.
@@ -72,14 +72,15 @@ impl Heap {
         }
         let mut heap = Self::attach(space, head_offset);
         let (pages, groups_max) = heap.check_sizes()?;
+        heap.check_parts(pages)?;
         // A crash takes back space that was never written to; what comes in its place is zero, as it was.
-        if len < pages * PAGE_BYTES as u64 && heap.space_grow(pages * PAGE_BYTES as u64).is_none() {
+        let used = if len < pages * PAGE_BYTES as u64 { heap.used_pages(pages)? } else { pages };
+        if len < used * PAGE_BYTES as u64 && heap.space_grow(used * PAGE_BYTES as u64).is_none() {
             return Err(format!(
-                "the arena has {pages} pages, of which the crash left {}; make room for the others on the medium",
+                "the arena has {used} pages, of which the crash left {}; make room for the others on the medium",
                 len / PAGE_BYTES as u64
             ));
         }
-        heap.check_parts(pages)?;
         heap.groups_max = groups_max;
         heap.view.groups_max = groups_max.min(heap.space_capacity() / GROUP_BYTES);
         Ok(heap)
@@ -109,6 +110,24 @@ impl Heap {
             ));
         }
         Ok((pages, groups_max))
+    }
+
+    /// The end of what was ever allocated, in an arena whose parts have been checked.
+    ///
+    /// # Errors
+    /// A message, when nothing was, which cannot be.
+    pub(crate) fn used_pages(&self, pages: u64) -> Result<u64, String> {
+        let mut used = 0;
+        for group in (0..pages / GROUP_PAGES).rev() {
+            // Relaxed: as in `check_sizes`. Beyond the space's end the region has zeros.
+            let words = &self.view.group(group * GROUP_PAGES).touched;
+            let last = (0..).zip(words).map(|(at, word)| (at, word.load(Ordering::Relaxed)));
+            if let Some((at, word)) = last.filter(|(_, word)| *word != 0).last() {
+                used = group * GROUP_PAGES + at * 64 + u64::from(64 - word.leading_zeros());
+                break;
+            }
+        }
+        if used == 0 { Err("the arena's first page was never allocated".to_owned()) } else { Ok(used) }
     }
 
     /// Whether directory and table of shards lie in the arena's pages, which the space has: then all that they name can

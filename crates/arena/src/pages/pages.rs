@@ -4,6 +4,8 @@
 //! 1. Spans cover pages 0 to `pages` without gaps; each has its start bit.
 //! 2. No two free runs are neighbours.
 //! 3. The last page of a free run, and no other, has its free-end bit.
+//! 4. Every page that was ever handed out lies in the usable part of the region. The others need no space on the
+//!    medium: the region grows as runs are taken out of their bins.
 
 use crate::bytes::layout::{
     GROUP_BITMAPS_BYTES, GROUP_BYTES, GROUP_PAGES, Group, PAGE_BYTES, PageBitmap, kind, kind_of, what,
@@ -11,8 +13,12 @@ use crate::bytes::layout::{
 use crate::heap::{DISCARD_PAGES_MIN, Heap};
 use crate::space::Words;
 
+/// The region grows by an eighth of itself, within these bounds.
+const SPACE_STEP_BYTES_MIN: u64 = 64 << 10;
+const SPACE_STEP_BYTES_MAX: u64 = 64 << 20;
+
 /// Groups that a growth adds at least, if so many are left: 16 MiB, or one in a region that cannot hold so much.
-pub(crate) fn grow_groups_min(groups_max: u64) -> u64 {
+fn grow_groups_min(groups_max: u64) -> u64 {
     if groups_max < 4 { 1 } else { 4 }
 }
 
@@ -74,13 +80,40 @@ impl Heap {
     /// Takes a run of at least `pages` out of its bin. If there is none, grows the region; if that fails, frees the
     /// empty slabs that are kept for the next block.
     fn find_run<W: Words>(&mut self, w: &mut W, pages: u64) -> Result<Option<(u64, u64)>, W::Stop> {
-        if let Some(run) = self.bin_take(w, pages)? {
+        if let Some(run) = self.take_run(w, pages)? {
             return Ok(Some(run));
         }
         if self.grow(w, pages)?.is_none() {
             self.release_empty_slabs(w)?;
         }
-        self.bin_take(w, pages)
+        self.take_run(w, pages)
+    }
+
+    /// Takes a run of at least `pages` out of its bin, whose first `pages` are usable now. `None` also where the medium
+    /// has no space for them.
+    pub(crate) fn take_run<W: Words>(
+        &mut self,
+        w: &mut W,
+        pages: u64,
+    ) -> Result<Option<(u64, u64)>, W::Stop> {
+        let Some((page, has)) = self.bin_take(w, pages)? else { return Ok(None) };
+        if self.make_usable(page + pages) {
+            return Ok(Some((page, has)));
+        }
+        self.bin_add(w, page, has)?;
+        Ok(None)
+    }
+
+    /// Makes the first `pages` pages of the region usable, and some more if the medium has space for them. False where
+    /// it has not even space for these.
+    pub(crate) fn make_usable(&mut self, pages: u64) -> bool {
+        let (to, len) = (pages * PAGE_BYTES as u64, self.space_len());
+        if len >= to {
+            return true;
+        }
+        let step = (len / 8).clamp(SPACE_STEP_BYTES_MIN, SPACE_STEP_BYTES_MAX);
+        let more = (len + step).next_multiple_of(PAGE_BYTES as u64).min(self.space_capacity());
+        (more > to && self.space_grow(more).is_some()) || self.space_grow(to).is_some()
     }
 
     /// Keeps `pages` of a run of `has` pages that was taken out of its bin, and frees the rest.
@@ -152,7 +185,7 @@ impl Heap {
         }
         let after = view.span_of(w, next)?;
         let has = w.load(after.pages())?;
-        if kind_of(w.load(after.what())?) != kind::FREE || has < more {
+        if kind_of(w.load(after.what())?) != kind::FREE || has < more || !self.make_usable(next + more) {
             return Ok(None);
         }
         self.bin_remove(w, next)?;
@@ -161,7 +194,7 @@ impl Heap {
         Ok(Some(self.touch(w, next, more)?))
     }
 
-    /// Makes the region larger, so that a run of `pages` fits.
+    /// Puts more of the region under management, so that a run of `pages` fits.
     pub(crate) fn grow<W: Words>(&mut self, w: &mut W, pages: u64) -> Result<Option<()>, W::Stop> {
         let view = self.view;
         let old = view.pages_in(w)?;
@@ -183,13 +216,16 @@ impl Heap {
         if groups > groups_left {
             return Ok(None);
         }
-        let Some(groups) = self.grow_space(old, groups, groups.max(step).min(groups_left)) else {
+        let groups = groups.max(step).min(groups_left);
+        // Without space for the run it helps nobody.
+        let needed = old - last + meta_pages(groups) + pages;
+        if !self.make_usable(needed.min(old + groups * GROUP_PAGES)) {
             return Ok(None);
-        };
+        }
         // The description goes into a free run if there is one, so that the new pages join those before them.
         let meta = meta_pages(groups);
         let mut inside = None;
-        if let Some((page, has)) = self.bin_take(w, meta)? {
+        if let Some((page, has)) = self.take_run(w, meta)? {
             self.split_run(w, page, has, meta)?;
             let is_zero = self.touch(w, page, meta)?;
             if W::ALONE && !is_zero {
@@ -229,22 +265,6 @@ impl Heap {
         let view = self.view;
         let entry = view.span_of(w, pages - 1)?;
         w.load(&entry.free[0])
-    }
-
-    /// Makes the space larger by `most` groups or, where the medium lacks the space, by fewer, but at least `least`.
-    /// Returns the number of groups.
-    fn grow_space(&mut self, old: u64, least: u64, most: u64) -> Option<u64> {
-        let mut groups = most;
-        loop {
-            let to = (old + groups * GROUP_PAGES) * PAGE_BYTES as u64;
-            if self.space_len() >= to || self.space_grow(to).is_some() {
-                return Some(groups);
-            }
-            if groups == least {
-                return None;
-            }
-            groups = least.max(groups / 2);
-        }
     }
 
     /// As [`Heap::free_run`], for pages that were never used: there is nothing to discard.

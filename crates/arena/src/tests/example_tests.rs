@@ -288,8 +288,7 @@ fn a_medium_that_is_nearly_full_is_used_to_its_end() {
     let room = space.room;
     let mut heap = Heap::format(Box::new(space), 4096, &mut w).unwrap();
     while !heap.alloc(&mut w, 1 << 20).is_null() {}
-    assert_eq!((heap.end_address() - heap.base_address()) as u64, room);
-    assert!(heap.stat().used_bytes > 255 << 20, "{:?}", heap.stat());
+    assert!((room - (9 << 20)..room).contains(&heap.stat().used_bytes), "{:?}", heap.stat());
     sound(&heap);
 }
 

@@ -98,7 +98,7 @@ fn meet(
         first.commit().unwrap();
         assert!(second.commit().is_ok() || !conflicts.is_empty());
     }
-    assert_eq!(world.heap.check(), Vec::<String>::new());
+    assert_eq!(world.handle(0).check(), Vec::<String>::new());
     (met, elsewhere)
 }
 

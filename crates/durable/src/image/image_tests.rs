@@ -65,6 +65,34 @@ fn a_refused_creation_leaves_nothing() {
     }
 }
 
+#[test]
+fn a_new_state_takes_less_than_a_mebibyte() {
+    use std::os::unix::fs::MetadataExt;
+    let _turn = ONE.lock();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("state");
+    let taken = || -> u64 {
+        let files = std::fs::read_dir(&path).unwrap().map(|file| file.unwrap().metadata().unwrap());
+        files.map(|file| file.blocks() * 512).sum()
+    };
+    // The capacity that it has where the program says nothing.
+    let shadow = mangrove_shadow::Options::new().create(Create::IfMissing).address(AddressChoice::Chosen);
+    let options = StateOptions { shadow: shadow.medium(Medium::File), ..options() };
+    let (state, opened) = State::open(&path, &options).unwrap();
+    assert!(opened.new && taken() <= 1 << 20, "{} bytes", taken());
+    state.mark_initialised();
+    let mut writes = WriteSet::new(32).unwrap();
+    command(&state, &mut writes, |wrote| {
+        let list = alloc(16);
+        put(list, 7, wrote);
+        put(state.roots() as usize, list as u64, wrote);
+    });
+    Box::new(state).close().unwrap();
+    assert!(taken() <= 1 << 20, "closed: {} bytes", taken());
+    let (state, opened) = State::open(&path, &options).unwrap();
+    assert!(!opened.new && get(root(&state)) == 7);
+}
+
 /// Runs `work` as a write command that reports by hand, and makes it durable.
 fn command(state: &State, writes: &mut WriteSet, work: impl FnOnce(&mut dyn FnMut(usize, usize))) {
     // SAFETY: `writes` outlives the command; one thread.
@@ -268,7 +296,7 @@ fn space_that_a_crash_took_back_is_there_again() {
     command(&state, &mut writes, |wrote| put(state.roots() as usize, 7, wrote));
     drop(state);
     let file = std::fs::OpenOptions::new().write(true).open(path.join("image")).unwrap();
-    assert!(file.metadata().unwrap().len() > 1 << 20);
+    assert!(file.metadata().unwrap().len() > 64 << 10);
     file.set_len(0).unwrap();
     for round in 0..2 {
         let (state, opened) = State::open(&path, &options).unwrap();

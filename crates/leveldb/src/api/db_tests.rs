@@ -69,6 +69,29 @@ fn damage_is_corruption_whichever_the_engine() {
     }
 }
 
+/// Bytes that the files in a folder and in the folders below take on the disk.
+fn disk_bytes(folder: &Path) -> u64 {
+    use std::os::unix::fs::MetadataExt;
+    let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap());
+    entries
+        .map(|e| if e.path().is_dir() { disk_bytes(&e.path()) } else { e.metadata().unwrap().blocks() * 512 })
+        .sum()
+}
+
+#[test]
+fn an_empty_database_takes_less_than_a_mebibyte() {
+    for engine in ENGINES {
+        let directory = tempfile::tempdir().unwrap();
+        let db = new(directory.path(), engine);
+        let taken = disk_bytes(directory.path());
+        assert!(taken <= 1 << 20, "{engine:?}: {taken}");
+        db.engine.get().unwrap().put(b"tide", b"high", true).unwrap();
+        drop(db);
+        let taken = disk_bytes(directory.path());
+        assert!(taken <= 1 << 20, "{engine:?}, one record: {taken}");
+    }
+}
+
 #[test]
 fn a_database_that_went_before_the_lock_came_is_not_made_anew_unasked() {
     let directory = tempfile::tempdir().unwrap();
