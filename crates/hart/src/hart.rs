@@ -5,8 +5,8 @@ use crate::concurrency::read_gate::{LSN_NEVER, PendingWrite, ReadGate};
 use crate::concurrency::writer_gate::WriterGate;
 use crate::format::layout::{
     FORMAT_VERSION, Geometry, MAGIC, ROOT_BATCH, ROOT_BYTES, ROOT_CRC, ROOT_DATA_START, ROOT_DIRECTORY,
-    ROOT_HIGH_WATER,
-    ROOT_MAGIC, ROOT_SEGMENT_COUNT, ROOT_VERSION, SEGMENT_SHIFT_MAX, SEGMENT_SHIFT_MIN, Tag, seal,
+    ROOT_HIGH_WATER, ROOT_MAGIC, ROOT_SEGMENT_COUNT, ROOT_VERSION, SEGMENT_SHIFT_MAX, SEGMENT_SHIFT_MIN, Tag,
+    seal,
 };
 use crate::format::space::{LeafKeys, MapSpace};
 use crate::index::{ENTRY_COUNT, Index, entry_of};

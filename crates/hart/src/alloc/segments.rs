@@ -231,8 +231,7 @@ fn bytes_of(space: &MapSpace, segments: std::ops::Range<u32>) -> Range {
 
 /// Asks for space for `count` more segments, and for the part of the directory that they are the first to use.
 fn provide_new(space: &MapSpace, high_water: u32, count: u32) -> mangrove_pool::Result<()> {
-    let page_after =
-        |segments: u32| space.geometry.directory_entry(segments).next_multiple_of(PAGE_BYTES);
+    let page_after = |segments: u32| space.geometry.directory_entry(segments).next_multiple_of(PAGE_BYTES);
     let (from, to) = (page_after(high_water), page_after(high_water + count));
     if to > from {
         space.region.provide(Range { offset: from, len: to - from })?;
