@@ -88,6 +88,11 @@ fn race(skip: u64, value: &[u8], stop_at_len: usize, other: &[u8]) -> (bool, u64
     let options =
         Options { segment_shift: 14, grow_bytes: 1 << 17, recovery_threads: 1, ..Options::default() };
     let hart = Hart::create(region, &options).unwrap();
+    // The map grows by half of itself: after these twelve segments, without a free one, by six. (No header has as many
+    // bytes as six entries.)
+    for value in [&b"inline"[..], &[b'v'; 180_000]] {
+        hart.put(&[b'k'; 200], value, WriteMode::Durable).unwrap();
+    }
     let (image, fences) = thread::scope(|scope| {
         scope.spawn(|| {
             *medium.victim.lock().unwrap() = Some(thread::current().id());
