@@ -2,7 +2,7 @@
 
 use crate::engines::map_model::{Bytes, MapModel, MapOp, Short};
 use crate::engines::map_workload;
-use crate::engines::map_workload::{GROWTH, SCENARIOS};
+use crate::engines::map_workload::{COMPACTION, GROWTH, SCENARIOS};
 use crate::engines::subject::{Promised, Subject};
 use crate::machine::interrupt::during_and_told;
 use crate::quiet::quietly;
@@ -23,9 +23,13 @@ const SEGMENT_SHIFT: u32 = 12;
 /// Readers' epochs advance after a number of reads; this many reads pass three epochs.
 const QUIESCE_READS: u32 = 600;
 
-/// The map under test. `INTERVAL`: acknowledged writes are durable at `sync` only. `GROWS`: it is made in a part of the
-/// region, and gets the rest when it is opened again.
-pub struct MapSubject<const INTERVAL: bool, const GROWS: bool = false> {
+/// The form of the map that is made in a part of the region, and gets the rest when it is opened again.
+pub(crate) const GROWS: u8 = 1;
+/// The form of the map that gives space back.
+pub(crate) const COMPACTS: u8 = 2;
+
+/// The map under test. `INTERVAL`: acknowledged writes are durable at `sync` only. `FORM`: 0, or one of those above.
+pub struct MapSubject<const INTERVAL: bool, const FORM: u8 = 0> {
     map: Arc<Hart>,
     region: Region,
 }
@@ -63,7 +67,7 @@ fn expect<T: PartialEq + fmt::Debug>(what: &str, found: T, wanted: T) -> Result<
     if found == wanted { Ok(()) } else { Err(format!("{what} answered {found:?} instead of {wanted:?}")) }
 }
 
-impl<const INTERVAL: bool, const GROWS: bool> MapSubject<INTERVAL, GROWS> {
+impl<const INTERVAL: bool, const FORM: u8> MapSubject<INTERVAL, FORM> {
     /// The map itself.
     #[must_use]
     pub fn map(&self) -> &Hart {
@@ -106,20 +110,22 @@ impl<const INTERVAL: bool, const GROWS: bool> MapSubject<INTERVAL, GROWS> {
     }
 }
 
-impl<const INTERVAL: bool, const GROWS: bool> Subject for MapSubject<INTERVAL, GROWS> {
+impl<const INTERVAL: bool, const FORM: u8> Subject for MapSubject<INTERVAL, FORM> {
     type Op = MapOp;
     type Model = MapModel;
 
-    const NAME: &'static str = match (INTERVAL, GROWS) {
-        (false, false) => "map",
-        (true, false) => "map-interval",
-        (false, true) => "map-grows",
-        (true, true) => "map-grows-interval",
+    const NAME: &'static str = match (INTERVAL, FORM) {
+        (false, GROWS) => "map-grows",
+        (true, GROWS) => "map-grows-interval",
+        (false, COMPACTS) => "map-compacts",
+        (true, COMPACTS) => "map-compacts-interval",
+        (false, _) => "map",
+        (true, _) => "map-interval",
     };
     const REGION_BYTES: u64 = 1 << 20;
 
     fn create(region: Region) -> Result<Self, String> {
-        let part = if GROWS { region.first(region.len() / SMALL_PART) } else { region.clone() };
+        let part = if FORM == GROWS { region.first(region.len() / SMALL_PART) } else { region.clone() };
         let map = Hart::create(part, &options(INTERVAL)).map_err(|e| e.to_string())?;
         Ok(Self { map: Arc::new(map), region })
     }
@@ -301,11 +307,15 @@ impl<const INTERVAL: bool, const GROWS: bool> Subject for MapSubject<INTERVAL, G
     }
 
     fn scenario_count() -> u32 {
-        if GROWS { 1 } else { SCENARIOS.len() as u32 }
+        if FORM == 0 { SCENARIOS.len() as u32 } else { 1 }
     }
 
     fn scenario_name(scenario: u32) -> &'static str {
-        if GROWS { GROWTH } else { SCENARIOS[scenario as usize] }
+        match FORM {
+            GROWS => GROWTH,
+            COMPACTS => COMPACTION,
+            _ => SCENARIOS[scenario as usize],
+        }
     }
 
     fn workload(scenario: u32, rng: &mut Rng) -> Vec<MapOp> {

@@ -10,6 +10,7 @@ pub(super) mod map;
 pub(super) mod map_model;
 pub(super) mod map_workload;
 pub(super) mod shadow;
+pub(super) mod space;
 pub(super) mod subject;
 pub(super) mod toy;
 pub(super) mod txn;

@@ -20,6 +20,8 @@ pub enum SiteKind {
     DurableWrite,
     /// Writes to a file of the pool; suppressed, the write comes after the next call.
     LateWrite,
+    /// Gives a part of the region back; suppressed, the part becomes zero in memory and no record says so.
+    GiveBack,
     /// Reports that a command, or the runtime itself, wrote part of a durable application's state.
     Report,
     /// A step of a commit protocol that is neither a flush nor a fence: a wait for other commits.
@@ -35,6 +37,7 @@ impl fmt::Display for SiteKind {
             Self::Sync => "sync",
             Self::DurableWrite => "durable write",
             Self::LateWrite => "write order",
+            Self::GiveBack => "give back",
             Self::Report => "report",
             Self::Step => "step",
         })
@@ -45,8 +48,8 @@ impl std::str::FromStr for SiteKind {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        use SiteKind::{DurableWrite, Fence, Flush, LateWrite, Report, Step, Sync, Wait};
-        [Flush, Fence, Wait, Sync, DurableWrite, LateWrite, Report, Step]
+        use SiteKind::{DurableWrite, Fence, Flush, GiveBack, LateWrite, Report, Step, Sync, Wait};
+        [Flush, Fence, Wait, Sync, DurableWrite, LateWrite, GiveBack, Report, Step]
             .into_iter()
             .find(|kind| kind.to_string() == text)
             .ok_or_else(|| format!("\"{text}\" is not a kind of site"))

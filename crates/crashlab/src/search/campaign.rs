@@ -4,8 +4,9 @@
 use crate::engines::collections::CollectionsSubject;
 use crate::engines::durable::DurableSubject;
 use crate::engines::htm_sgl::HtmSglSubject;
-use crate::engines::map::MapSubject;
+use crate::engines::map::{COMPACTS, GROWS, MapSubject};
 use crate::engines::shadow::ShadowSubject;
+use crate::engines::space::SpaceSubject;
 use crate::engines::subject::Subject;
 use crate::engines::txn::{OTHER, RECORDS, STAMPS, STAMPS_TOO, TxnSubject};
 use crate::machine::cursor::CrashDomain;
@@ -30,11 +31,18 @@ const INTERVAL_SHARE: u64 = 4;
 /// For so many images of transactions on bytes there is one of transactions on collections, which takes longer.
 const COLLECTIONS_SHARE: u64 = 10;
 
-/// For so many images of maps there is one of maps that grow.
+/// For so many images of maps there is one of maps that grow, one of maps that give space back, and on disks one of a
+/// region that does.
 const GROWTH_SHARE: u64 = 10;
 
 /// What only maps that grow run.
 const GROWTH: &str = "hart/src/recovery/move_directory.rs";
+
+/// What only maps that give space back run.
+const COMPACTION: [&str; 2] = ["hart/src/operations/compact.rs", "hart/src/alloc/evacuate.rs"];
+
+/// Has call sites that only maps and regions reach that give space back; a fault there is looked for in them first.
+const CHECKPOINT: &str = "pool/src/file/checkpoint.rs";
 
 /// What only commits by time stamps run.
 const BY_STAMPS: [&str; 3] =
@@ -161,17 +169,7 @@ impl Campaign {
     /// The first violation.
     pub fn sweep(&self, progress: &mut dyn FnMut(&Tally)) -> Result<Tally, Box<Violation>> {
         match self.engine {
-            EngineKind::Map => {
-                let injected = self.sites.injected();
-                // No other form runs that code.
-                if injected.is_some_and(|site| site.file.contains(GROWTH)) {
-                    return self.sweep_of::<MapSubject<false, true>, MapSubject<true, true>>(false, progress);
-                }
-                let tally = self.sweep_of::<MapSubject<false>, MapSubject<true>>(false, progress)?;
-                let images = self.limits.images / GROWTH_SHARE;
-                let fewer = Self { limits: Limits { images, ..self.limits }, ..self.clone() };
-                fewer.sweep_from::<MapSubject<false, true>, MapSubject<true, true>>(tally, false, progress)
-            }
+            EngineKind::Map => self.sweep_map(progress),
             EngineKind::Shadow => self.sweep_of::<ShadowSubject<false>, ShadowSubject<true>>(true, progress),
             EngineKind::Txn => {
                 let _silencer = Silencer::set(&self.sites);
@@ -206,6 +204,35 @@ impl Campaign {
                 self.sweep_of::<DurableSubject<false>, DurableSubject<true>>(true, progress)
             }
         }
+    }
+
+    fn sweep_map(&self, progress: &mut dyn FnMut(&Tally)) -> Result<Tally, Box<Violation>> {
+        let is_in = |part: &&str| self.sites.injected().is_some_and(|site| site.file.contains(part));
+        if is_in(&GROWTH) {
+            return self.sweep_of::<MapSubject<false, GROWS>, MapSubject<true, GROWS>>(false, progress);
+        }
+        if COMPACTION.iter().any(is_in) {
+            return self.sweep_of::<MapSubject<false, COMPACTS>, MapSubject<true, COMPACTS>>(false, progress);
+        }
+        let images = self.limits.images / GROWTH_SHARE;
+        let fewer = Self { limits: Limits { images, ..self.limits }, ..self.clone() };
+        let sweep_space = |mut tally, progress: &mut dyn FnMut(&Tally)| {
+            if self.domain == CrashDomain::File {
+                tally =
+                    fewer.sweep_from::<SpaceSubject<false>, SpaceSubject<true>>(tally, false, progress)?;
+            }
+            fewer
+                .sweep_from::<MapSubject<false, COMPACTS>, MapSubject<true, COMPACTS>>(tally, false, progress)
+        };
+        let is_first = is_in(&CHECKPOINT);
+        let mut tally = Tally::default();
+        if is_first {
+            tally = sweep_space(tally, progress)?;
+        }
+        tally = self.sweep_from::<MapSubject<false>, MapSubject<true>>(tally, false, progress)?;
+        tally =
+            fewer.sweep_from::<MapSubject<false, GROWS>, MapSubject<true, GROWS>>(tally, false, progress)?;
+        if is_first { Ok(tally) } else { sweep_space(tally, progress) }
     }
 
     /// A quarter of the images goes to the engine's other form, which has durability by interval on disks. On
@@ -316,8 +343,14 @@ impl Campaign {
     /// Its violation.
     pub fn replay(&self, token: &Token) -> Result<String, Box<Violation>> {
         match EngineKind::of(token) {
-            EngineKind::Map if token.engine.starts_with(MapSubject::<false, true>::NAME) => {
-                self.replay_of::<MapSubject<false, true>, MapSubject<true, true>>(token)
+            EngineKind::Map if token.engine.starts_with(MapSubject::<false, GROWS>::NAME) => {
+                self.replay_of::<MapSubject<false, GROWS>, MapSubject<true, GROWS>>(token)
+            }
+            EngineKind::Map if token.engine.starts_with(MapSubject::<false, COMPACTS>::NAME) => {
+                self.replay_of::<MapSubject<false, COMPACTS>, MapSubject<true, COMPACTS>>(token)
+            }
+            EngineKind::Map if token.engine.starts_with(SpaceSubject::<false>::NAME) => {
+                self.replay_of::<SpaceSubject<false>, SpaceSubject<true>>(token)
             }
             EngineKind::Map => self.replay_of::<MapSubject<false>, MapSubject<true>>(token),
             EngineKind::Shadow => self.replay_of::<ShadowSubject<false>, ShadowSubject<true>>(token),
@@ -415,6 +448,8 @@ pub fn domains_of(kind: SiteKind) -> &'static [CrashDomain] {
         SiteKind::Flush | SiteKind::Step => &[CrashDomain::Adr, CrashDomain::File],
         SiteKind::Fence => &[CrashDomain::Adr],
         SiteKind::Report => &[CrashDomain::Eadr],
+        // The map needs no zeros in what it gave back: without the record it only keeps the space.
+        SiteKind::GiveBack => &[],
         SiteKind::Wait | SiteKind::Sync | SiteKind::DurableWrite | SiteKind::LateWrite => {
             &[CrashDomain::File]
         }
