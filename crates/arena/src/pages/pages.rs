@@ -232,6 +232,8 @@ impl Heap {
                 self.zero(w, page, meta)?;
             }
             inside = Some(page);
+        } else if !self.make_usable(old + meta) {
+            return Ok(None);
         }
         let meta_page = inside.unwrap_or(old);
         for i in 0..groups {

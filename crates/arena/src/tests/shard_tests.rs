@@ -440,3 +440,46 @@ fn the_number_of_shards_is_chosen_once_and_every_opening_finds_it() {
     assert!(beyond.is_err());
     assert_eq!(World::new(64 << 20, 0).handle(0).shard_count(), 0);
 }
+
+/// Memory of which a crash has left a part usable.
+struct Shortened(Borrowed, std::sync::Arc<std::sync::atomic::AtomicU64>);
+
+impl ArenaSpace for Shortened {
+    fn base(&self) -> *mut u8 {
+        self.0.base
+    }
+    fn len(&self) -> u64 {
+        self.1.load(std::sync::atomic::Ordering::Relaxed)
+    }
+    fn capacity(&self) -> u64 {
+        self.0.capacity
+    }
+    fn grow(&mut self, len: u64) -> std::io::Result<()> {
+        self.1.fetch_max(len, std::sync::atomic::Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+#[test]
+fn a_reserve_that_a_crash_left_without_space_gets_it_before_it_is_used() {
+    let world = World::new(64 << 20, 1);
+    let mut first = world.handle(1);
+    let mut tx = Tx::begin(&world.clock);
+    assert!(!first.alloc_in(&mut tx, 4096, 16).unwrap().is_null());
+    tx.commit().unwrap();
+    let used = first.used_pages(first.view.pages()).unwrap() * 4096;
+    let len = std::sync::Arc::new(std::sync::atomic::AtomicU64::new(used));
+    let space = Shortened(world.space, std::sync::Arc::clone(&len));
+    let mut heap = Heap::open(Box::new(space), HEAD).unwrap();
+    heap.enter_shard(1);
+    let mut end = 0;
+    for _ in 0..100 {
+        let mut tx = Tx::begin(&world.clock);
+        let block = heap.alloc_in(&mut tx, 4096, 16).unwrap();
+        tx.commit().unwrap();
+        end = end.max(block as u64 + 4096 - world.space.base as u64);
+        let len = len.load(std::sync::atomic::Ordering::Relaxed);
+        assert!(end <= len, "a block ends at {end}, the region at {len}");
+    }
+    assert!(end > used, "blocks lie where the crash took the space");
+}
