@@ -189,6 +189,11 @@ impl PoolFile {
         self.file.write_zeros(offset, len, site).map_err(|e| self.error("write", &e))
     }
 
+    /// See [`StorageFile::cut_off`].
+    pub(crate) fn cut_off(&self, len: u64, site: Site) -> Result<()> {
+        self.file.cut_off(len, site).map_err(|e| self.error("shorten", &e))
+    }
+
     /// See [`StorageFile::punch`].
     pub(crate) fn punch(&self, offset: u64, len: u64, site: Site) -> Result<()> {
         self.file.punch(offset, len, site).map_err(|e| self.error("write", &e))

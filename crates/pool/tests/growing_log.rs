@@ -111,6 +111,70 @@ fn the_log_grows_when_it_has_wrapped_around_too() {
     }
 }
 
+/// Fills a log that then has 1 MiB, of a region in which a few pages are used.
+fn write_much(options: &PoolOptions, path: &Path) -> Pool {
+    let pool = options.open(path).unwrap();
+    pool.region().grow(REGION_BYTES).unwrap();
+    for n in 0..600 {
+        let at = n % 8 * 4096;
+        pool.region().write(at, &(n + 1).to_le_bytes().repeat(WRITE_BYTES as usize / 8));
+        pool.region().flush(at, WRITE_BYTES as usize);
+        pool.region().drain().unwrap();
+    }
+    assert_eq!(pool.stat().log_bytes, 1 << 20);
+    pool
+}
+
+#[test]
+fn a_log_that_has_grown_becomes_short_again_at_each_place_that_closing_may_stop() {
+    let options = options().log_bytes_first(16 << 10).log_bytes(1 << 20);
+    let log_bytes = |path: &Path| std::fs::metadata(path.join("log")).unwrap().len();
+    let dir = folder();
+    let mut shortened = Vec::new();
+    for nth in 0.. {
+        let path = dir.path().join(nth.to_string());
+        let faulty = Faulty::new(Arc::new(OsStorage));
+        let pool = write_much(&options.clone().storage(Arc::new(faulty.clone())), &path);
+        faulty.plant(Fault { file: None, operations: Vec::new(), nth, kind: FaultKind::Halt });
+        let closed = pool.close();
+        let has_struck = faulty.struck();
+        // Twice: the first opening grows the log again.
+        for round in 0..2 {
+            let mut damage = Pool::check(&path).unwrap().damage;
+            // A torn copy of the superblock.
+            damage.retain(|damage| damage.path != path.join("pool"));
+            assert_eq!(damage, [], "after {nth} operations, {round}");
+            let pool = options.open(&path).unwrap_or_else(|e| panic!("after {nth} operations, {round}: {e}"));
+            shortened.push(pool.stat().log_bytes);
+            let expected = if round == 0 { 600 } else { 1200 };
+            for page in 0..8 {
+                let last = pool.region().word(page * 4096).load(Ordering::Relaxed);
+                assert_eq!(last, expected - 7 + page, "after {nth} operations, {round}");
+            }
+            pool.region().grow(REGION_BYTES).unwrap();
+            for n in 600..1200 {
+                let at = n % 8 * 4096;
+                pool.region().write(at, &(n + 1).to_le_bytes().repeat(WRITE_BYTES as usize / 8));
+                pool.region().flush(at, WRITE_BYTES as usize);
+                pool.region().drain().unwrap();
+            }
+            assert_eq!(pool.stat().log_bytes, 1 << 20);
+        }
+        if !has_struck {
+            closed.unwrap();
+            break;
+        }
+        std::fs::remove_dir_all(&path).unwrap();
+    }
+    assert!(shortened.contains(&(1 << 20)) && shortened.contains(&(32 << 10)), "{shortened:?}");
+    let path = dir.path().join("closed");
+    let pool = write_much(&options, &path);
+    assert_eq!(log_bytes(&path), 1 << 20);
+    pool.close().unwrap();
+    assert_eq!(log_bytes(&path), 32 << 10, "as long as eight pages");
+    assert_eq!(Pool::check(&path).unwrap().damage, []);
+}
+
 #[test]
 fn a_pool_keeps_how_far_its_log_may_grow() {
     let dir = folder();

@@ -364,6 +364,16 @@ impl StorageFile for DiskFile {
         Ok(())
     }
 
+    fn cut_off(&self, len: u64, _site: Site) -> io::Result<()> {
+        let mut state = self.disk.lock();
+        let data = state.tree.files.entry(self.file).or_default();
+        if (len as usize) < data.len() {
+            data.truncate(len as usize);
+            state.push(DiskEvent::Length { file: self.file, len });
+        }
+        Ok(())
+    }
+
     fn prepare_range(&self, offset: u64, len: u64, site: Site) -> io::Result<()> {
         // One write: an allocation before it would hide that the zeros come late.
         self.write_at(offset, &vec![0; len as usize], site)

@@ -1,4 +1,4 @@
-//! How the log grows with use.
+//! How the log grows with use, and becomes shorter again.
 //!
 //! Durable-order, in this order, with what recovery would do otherwise:
 //! 1. the log file's new range, zeros, and its length, before the superblock says that the log has it: otherwise the
@@ -9,14 +9,18 @@
 //! What the log holds keeps its place (`RingLayout::grown`), so either superblock describes it rightly, and a crash in
 //! between leaves a pool that has grown or not. A log file that is longer than the superblock records is no damage.
 //!
+//! A log that has grown becomes shorter when the pool is closed and the region has less in use than the log has bytes:
+//! it is empty then. The superblock says so in both copies, as it says "clean", before the file is cut off.
+//!
 //! Invariants:
 //! 1. No lock that a writer needs is held while the new range is prepared. Writers that come to the old end while the
 //!    superblock is written wait for that.
 //! 2. A medium that is full, or a process that gets no more memory, is no error: the log stays as it is, and growth is
 //!    tried again many logs later.
 
-use crate::file::log_growth::next_bytes;
+use crate::file::log_growth::{closing_bytes, next_bytes};
 use crate::file::medium::FileMedium;
+use crate::format::superblock::Superblock;
 use crate::limits::{LOG_BYTES_FREE, fits_memory};
 use crate::pool_files::FileError;
 use crate::storage::traits::here;
@@ -220,6 +224,21 @@ impl FileMedium {
         let error = e.doing_with_space("allocate space in", to);
         self.poison(error.clone());
         Err(error)
+    }
+
+    /// What the log, which is empty, becomes when the pool is closed, where the region has `used` bytes that are not
+    /// zero.
+    pub(super) fn closing_log_bytes(&self, used: u64) -> u64 {
+        closing_bytes(self.log.log_bytes(), self.log_growth.bytes_min, used)
+    }
+
+    /// Has the superblock of a pool that is being closed say that the log, which is empty, has `bytes`. Nothing in it
+    /// is needed any more, wherever it stands.
+    pub(super) fn shorten_log(&self, sb: &mut Superblock, bytes: u64) {
+        if bytes < sb.log_bytes {
+            (sb.log_bytes, sb.shift, sb.log_bytes_max) = (bytes, 0, self.log_growth.bytes_max);
+            sb.group = None;
+        }
     }
 
     fn retry_later(&self) {

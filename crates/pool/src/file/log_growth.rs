@@ -2,6 +2,7 @@
 
 use crate::config::PoolConfig;
 use crate::format::superblock::Superblock;
+use crate::limits::LOG_BYTES_FREE;
 use crate::sync::{AtomicBool, AtomicU64, Mutex};
 
 /// The log becomes four times as long, and from this size on twice.
@@ -11,6 +12,8 @@ const DOUBLES_FROM_BYTES: u64 = 8 << 20;
 pub(crate) struct LogGrowth {
     /// The log does not become longer.
     pub(super) bytes_max: u64,
+    /// A log that holds nothing becomes no shorter.
+    pub(super) bytes_min: u64,
     pub(super) memory_bytes_max: Option<u64>,
     /// Before this position no growth is tried.
     pub(super) retry_at: AtomicU64,
@@ -24,12 +27,23 @@ impl LogGrowth {
     pub(crate) fn new(config: &PoolConfig, sb: &Superblock) -> Self {
         Self {
             bytes_max: sb.log_bytes_kept(),
+            bytes_min: config.log_bytes_first.unwrap_or(LOG_BYTES_FREE).next_multiple_of(4096),
             memory_bytes_max: config.memory_bytes_max,
             retry_at: AtomicU64::new(0),
             is_awaited: AtomicBool::new(false),
             prepared: Mutex::new(sb.log_bytes),
         }
     }
+}
+
+/// What an empty log of `bytes` becomes when the pool is closed, where the region has `used` bytes that are not zero:
+/// as long as it would have become by growth with so much data.
+pub(super) fn closing_bytes(bytes: u64, bytes_min: u64, used: u64) -> u64 {
+    let mut to = bytes_min;
+    while to < used && to < bytes {
+        to *= 2;
+    }
+    to.min(bytes)
 }
 
 /// What a log of `bytes` becomes next.

@@ -294,12 +294,19 @@ impl FileMedium {
         }
         let pages = self.grown.load(Ordering::Acquire) / PAGE_BYTES as u64;
         let digest = checkpointer.sums.digest(pages, superblock.current().seed());
+        let log_bytes = self.closing_log_bytes(checkpointer.sums.bytes_in_use(pages));
         for _ in 0..2 {
             // Durable-order: everything else has been synced before. Otherwise the next opening would skip the log
             // although it holds what the data file lacks. `image_bytes` stays what the last checkpoint synced: the
             // length that the file has grown to since may be lost.
-            superblock.update(here(), |sb| (sb.clean, sb.sums_digest) = (true, digest))?;
+            superblock.update(here(), |sb| {
+                (sb.clean, sb.sums_digest) = (true, digest);
+                self.shorten_log(sb, log_bytes);
+            })?;
         }
+        // Durable-order: both copies before the file is cut off, or the older one would say that the log has what the
+        // file lacks. A file that stays longer is no damage.
+        self.log.file().cut_off(log_bytes, here())?;
         Ok(())
     }
 

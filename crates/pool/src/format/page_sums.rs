@@ -107,6 +107,12 @@ impl PageChecksums {
         digest.max(1)
     }
 
+    /// Bytes of the first `pages` pages that are not zero.
+    pub(crate) fn bytes_in_use(&self, pages: u64) -> u64 {
+        let used = (0..pages.min(self.pages)).filter(|&page| self.get(page) != 0).count();
+        (used * PAGE_BYTES) as u64
+    }
+
     /// For a clean pool: fails unless these are the checksums that it was closed with.
     ///
     /// # Errors

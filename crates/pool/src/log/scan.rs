@@ -419,7 +419,8 @@ pub(crate) fn refuse_hole(file: &PoolFile, sb: &Superblock, scan: &LogScan) -> R
 }
 
 /// For a log file that is longer than the superblock records: a growth that a crash ended before the superblock knew of
-/// it leaves zeros there. A group there shows that the superblock is an older copy, from before the log has grown.
+/// it leaves zeros there, and a closing that a crash ended before it cut the log off leaves groups before the tail. Any
+/// other group there shows that the superblock is an older copy, from before the log has grown.
 ///
 /// # Errors
 /// `Corrupt`, naming `superblock`, when there is one; `Io`.
@@ -428,9 +429,10 @@ pub(crate) fn refuse_grown(file: &PoolFile, sb: &Superblock, superblock: PathBuf
     let mut budget = SUMMED_LOGS_MAX * size;
     let mut buffer = vec![0; STEP_BYTES.min(size.saturating_sub(sb.log_bytes)) as usize];
     let mut at = sb.log_bytes;
+    let is_later = |header: &GroupHeader, _| header.lsn >= sb.tail;
     while at < size && DamageCheck::GrownLog.is_on() {
         let len = (buffer.len() as u64).min(size - at);
-        let found = witness(file, sb, at, &mut buffer[..len as usize], |_, _| true, &mut budget)?;
+        let found = witness(file, sb, at, &mut buffer[..len as usize], is_later, &mut budget)?;
         if let Some(lsn) = found {
             return Err(Error::Corrupt {
                 path: superblock,

@@ -19,7 +19,7 @@ pub enum Operation {
     Open,
     /// `read_at`.
     Read,
-    /// `write_at`, `write_durable` and `punch`.
+    /// `write_at`, `write_durable`, `punch` and `cut_off`.
     Write,
     /// `sync`, and `sync_dir`.
     Sync,
@@ -265,6 +265,13 @@ impl StorageFile for FaultyFile {
     fn prepare_range(&self, offset: u64, len: u64, site: Site) -> io::Result<()> {
         self.faulty.pass(&self.path, Operation::Allocate)?;
         self.inner.prepare_range(offset, len, site)
+    }
+
+    fn cut_off(&self, len: u64, site: Site) -> io::Result<()> {
+        match self.faulty.judge(&self.path, Operation::Write) {
+            Verdict::Pass => self.inner.cut_off(len, site),
+            Verdict::Fail(e) | Verdict::HalfThenFail(e) => Err(e),
+        }
     }
 
     fn punch(&self, offset: u64, len: u64, site: Site) -> io::Result<()> {

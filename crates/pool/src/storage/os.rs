@@ -277,6 +277,10 @@ impl StorageFile for OsFile {
         file::allocate(&self.file, offset, len)
     }
 
+    fn cut_off(&self, len: u64, _site: Site) -> io::Result<()> {
+        if self.file.metadata()?.len() > len { self.file.set_len(len) } else { Ok(()) }
+    }
+
     fn punch(&self, offset: u64, len: u64, site: Site) -> io::Result<()> {
         if file::punch(&self.file, offset, len)? { Ok(()) } else { self.write_zeros(offset, len, site) }
     }

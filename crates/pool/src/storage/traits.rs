@@ -252,6 +252,13 @@ pub trait StorageFile: Send + Sync {
         self.write_zeros(offset, len, site)
     }
 
+    /// Makes the file no longer than `len` bytes, which gives the space of the rest back to the medium. Durable after
+    /// `sync`.
+    ///
+    /// # Errors
+    /// The operating system's.
+    fn cut_off(&self, len: u64, site: Site) -> io::Result<()>;
+
     /// Writes `len` zeros at `offset`, as `write_at` does.
     ///
     /// # Errors
