@@ -73,7 +73,7 @@ pub fn import(
         let written =
             writer.join().unwrap_or_else(|_| Err(Failure::corruption("the writing thread panicked")));
         // The writer's failure is the reason why the reader stopped.
-        written?;
+        written.map_err(|e| TransferError::Failed(format!("{}: {}", target.display(), e.message())))?;
         read.map_err(|end| match end {
             ReadEnd::Stopped => TransferError::Stopped,
             ReadEnd::Told(why) => told(why),
