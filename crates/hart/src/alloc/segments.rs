@@ -185,8 +185,11 @@ impl SegmentPool {
             let wanted = u64::from(count) << space.geometry.shift;
             return Err(Error::Full { wanted, capacity: space.region.len() });
         }
-        let generous = needed.max(self.step(space, old)).min(left);
-        self.fits_memory(space, needed)?;
+        let mut generous = needed.max(self.step(space, old)).min(left);
+        if self.fits_memory(space, generous).is_err() {
+            self.fits_memory(space, needed)?;
+            generous = needed;
+        }
         let granted = match provide_new(space, old, generous) {
             Ok(()) => generous,
             // A nearly full medium may still have space for what is needed now.
