@@ -515,3 +515,32 @@ fn what_processes_that_died_while_opening_left_is_removed_before_space_is_taken(
         assert_eq!(plain(&killed).len(), 1, "opening {opening}");
     }
 }
+
+/// By an older copy of the superblock the log begins where other groups lie by now. The file of recent writes, which is
+/// longer than this log, still has those that lay there.
+#[test]
+fn what_the_log_has_overwritten_is_not_taken_from_the_longer_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let [path, copy] = ["p", "copy"].map(|name| dir.path().join(name));
+    let pool = options().open(&path).unwrap();
+    let mut refused = 0;
+    for turn in 0..150 {
+        put_thousands(&pool, turn..turn + 1, |_| {});
+        if turn % 3 == 2 {
+            pool.region().sync().unwrap();
+        }
+        for damaged in [0, 4096] {
+            copied(&path, &copy);
+            let mut superblocks = std::fs::read(copy.join("pool")).unwrap();
+            superblocks[damaged + 64] ^= 1;
+            std::fs::write(copy.join("pool"), superblocks).unwrap();
+            match options().open(&copy) {
+                Ok(pool) => expect_thousands(&pool, turn + 1),
+                Err(Error::Corrupt { .. }) => refused += 1,
+                Err(e) => panic!("{e}"),
+            }
+            std::fs::remove_dir_all(&copy).unwrap();
+        }
+    }
+    assert!(refused > 0, "an older copy was never told from a newer one");
+}

@@ -13,7 +13,9 @@
 //! 3. An atomic group whose log groups are not all there is dropped whole: the log ends where it begins. Sealing
 //!    never cuts an atomic group, so this drops nothing that was durable, and no `durable` lies inside one.
 //! 4. Where the log ends, the recent writes of the process that wrote its last groups may continue it, by rules 1 and 3
-//!    (`log/recent.rs`). Groups taken from there have no proof to be damaged: the log ends where they do.
+//!    (`log/recent.rs`); the log ends where they do. Their file may be longer than the log, and still have what the log
+//!    has overwritten. So a group, there or here, beyond what the superblock gives the log proves that the
+//!    superblock is an older copy.
 //! 5. The log contains the group that the superblock records. Otherwise it is blank, another pool's, or a copy that is
 //!    older than the record (`refuse_foreign`). A recorded group before the tail may have been overwritten by groups
 //!    that follow the tail; the ring keeps its bytes until one of those is durable (`log/ring.rs`, invariant 2).
@@ -65,6 +67,8 @@ pub(crate) struct LogScan {
     pub(crate) image_end: u64,
     /// A record tells of a range that was given back.
     pub(crate) gives_back: bool,
+    /// Recent writes go on beyond what the superblock gives the log.
+    pub(crate) exceeds: bool,
     /// Groups that name spill files: the position of each, and the reference in it.
     pub(crate) spills: Vec<(Lsn, SpillReference)>,
 }
@@ -163,7 +167,7 @@ pub(crate) fn scan(
     let mut whole = (scan.clone(), 0);
     let mut has_ended = sb.clean;
     let mut left = None;
-    loop {
+    let exceeds = loop {
         let in_log = if has_ended { None } else { next_group(&mut reader, &scan, sb)? };
         has_ended = in_log.is_none();
         let header = match in_log {
@@ -177,7 +181,7 @@ pub(crate) fn scan(
                 }
                 match next_recent(&mut reader, left, nonce, &mut scan, sb)? {
                     Some(header) => header,
-                    None => break,
+                    None => break exceeds(recent, &scan, &reader, sb)?,
                 }
             }
         };
@@ -213,8 +217,9 @@ pub(crate) fn scan(
             at_target |= scan.end == sb.target;
             whole = (scan.clone(), spills.len());
         }
-    }
+    };
     let (mut scan, count) = whole;
+    scan.exceeds = exceeds;
     spills.truncate(count);
     let mut named: Vec<(u64, Lsn)> = spills.iter().map(|(at, reference)| (reference.number, *at)).collect();
     named.sort_unstable();
@@ -356,6 +361,20 @@ fn furthest<'a>(
     Ok(best.1)
 }
 
+/// Whether a file of recent writes goes on where the scan has ended, beyond the log's limit.
+fn exceeds(recent: &[LeftRecent], scan: &LogScan, reader: &LogReader<'_>, sb: &Superblock) -> Result<bool> {
+    let takes = |header: &GroupHeader, before| {
+        continues(header, before, scan.last_payload, scan.source_nonce, Lsn::MAX)
+            && header.lsn + header.total() > reader.limit
+    };
+    for left in recent {
+        if left.group_at(scan.end, sb.ring(), sb.seed(), |_| {}, takes)?.is_some() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
 /// The group at the scan's end in the file of recent writes, if there is one. It is put into the ring as the log shall
 /// have it.
 fn next_recent(
@@ -388,18 +407,27 @@ fn next_recent(
 /// # Errors
 /// `Corrupt` when there is one; `Io`.
 pub(crate) fn refuse_hole(file: &PoolFile, sb: &Superblock, scan: &LogScan) -> Result<()> {
+    if scan.exceeds && DamageCheck::LogHole.is_on() {
+        let what = format!(
+            "recent writes go on at position {}, beyond the log: the superblock is older than they are",
+            scan.end
+        );
+        return Err(file.corrupt(sb.ring().place(scan.end), what));
+    }
     let mut buffer = vec![0u8; STEP_BYTES.min(sb.log_bytes) as usize];
     let mut budget = SUMMED_LOGS_MAX * sb.log_bytes;
+    // What comes from a file of recent writes was not read in the log, where other groups may lie.
+    let read_to = scan.recent.map_or(scan.end, |(from, _)| from);
     let mut at = 0;
     while at < sb.log_bytes {
         let len = (buffer.len() as u64).min(sb.log_bytes - at);
-        // Groups that the scan read lie before its end: they prove nothing about it.
-        let scanned = is_scanned(sb.tail..scan.end, at, len, sb.ring());
+        // Groups that the scan read here lie before its end: they prove nothing about it.
+        let scanned = is_scanned(sb.tail..read_to, at, len, sb.ring());
         let found = match scanned {
             true => None,
             false => {
                 let proves = |header: &GroupHeader, at| {
-                    header.durable > scan.end
+                    (header.durable > scan.end || header.lsn + header.total() > sb.tail + sb.log_bytes)
                         && sb.ring().place(header.lsn) == at
                         && header.payload as u64 + GROUP_HEADER_BYTES as u64 <= sb.log_bytes / 4
                 };
