@@ -56,29 +56,36 @@ impl App {
 
 /// Builds an example against the release library.
 fn example(name: &str, sources: &[&str], libraries: &[&str]) -> Result<PathBuf> {
-    tree::run(tree::cargo().args(["build", "--quiet", "--release", "--package", "mangrove-app"]))?;
+    let from = tree::root().join("examples").join(name);
+    let sources: Vec<PathBuf> = sources.iter().map(|source| from.join(source)).collect();
+    compile("mangrove-app", &format!("example-{name}"), &sources, libraries)
+}
+
+/// Compiles C sources as the program `name` against the release library of a package.
+pub(crate) fn compile(package: &str, name: &str, sources: &[PathBuf], more: &[&str]) -> Result<PathBuf> {
+    tree::run(tree::cargo().args(["build", "--quiet", "--release", "--package", package]))?;
     let built = tree::target().join("release");
     let built = built.canonicalize().with_context(|| format!("cannot find {}", built.display()))?;
-    name_for_the_linker(&built)?;
-    let from = tree::root().join("examples").join(name);
-    let program = built.join(format!("example-{name}"));
+    let library = format!("lib{}.so", package.replace('-', "_"));
+    name_for_the_linker(&built, &library)?;
+    let program = built.join(name);
     let mut cc = Command::new(std::env::var_os("CC").unwrap_or_else(|| "cc".into()));
     cc.args(["-std=c11", "-D_GNU_SOURCE", "-O2", "-g", "-pthread", "-I"])
         .arg(tree::root().join("crates/app/include"))
-        .args(sources.iter().map(|source| from.join(source)))
+        .args(sources)
         .arg("-o")
         .arg(&program)
-        .arg(built.join("libmangrove_app.so"))
-        .args(libraries)
+        .arg(built.join(library))
+        .args(more)
         .arg(format!("-Wl,-rpath,{}", built.display()));
     tree::run(&mut cc)?;
     Ok(program)
 }
 
 /// Gives the library the name in its SONAME, under which programs look for it.
-fn name_for_the_linker(folder: &Path) -> Result<()> {
-    let name = folder.join("libmangrove_app.so.0");
-    match std::os::unix::fs::symlink("libmangrove_app.so", &name) {
+fn name_for_the_linker(folder: &Path, library: &str) -> Result<()> {
+    let name = folder.join(format!("{library}.0"));
+    match std::os::unix::fs::symlink(library, &name) {
         Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => {
             Err(e).with_context(|| format!("cannot make {}", name.display()))
         }

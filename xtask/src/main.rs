@@ -11,6 +11,7 @@ mod oldest_rust;
 mod packages;
 mod powercut;
 mod redis;
+mod space;
 mod tidy;
 mod tla;
 mod tracker_suite;
@@ -56,6 +57,8 @@ enum Chore {
     RedisSoak(valkey::soak::Args),
     /// Valkey's own tests with the durable server in the place of its own.
     RedisSuite(valkey::suite::Args),
+    /// Disk and memory after nine of ten records were deleted: map, LevelDB's API and a durable application.
+    Space(space::Args),
     /// Rules of the sources' structure: circles of files, long lines and files, floors, names in documents.
     Tidy(tidy::Args),
     /// Check every TLA+ model in specs/ to completion, and each with a safety step removed.
@@ -80,6 +83,7 @@ fn main() -> anyhow::Result<()> {
         Chore::RedisReplication(args) => valkey::replication::run(args),
         Chore::RedisSoak(args) => valkey::soak::run(args),
         Chore::RedisSuite(args) => valkey::suite::run(args),
+        Chore::Space(args) => space::run(&args),
         Chore::Tidy(args) => tidy::run(args),
         Chore::Tla(args) => tla::run(args),
         Chore::TrackerSuite(args) => tracker_suite::run(args),

@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 mod check;
+mod space;
 mod txn;
 mod value;
 mod write;
@@ -24,6 +25,8 @@ enum Command {
     Write(write::Args),
     /// Print what is in the map
     Check(check::Args),
+    /// Fill, delete and compact, for `cargo xtask space`
+    Space(space::Args),
     /// The same with durable transactions in a heap
     #[command(subcommand)]
     Txn(txn::Command),
@@ -33,6 +36,7 @@ fn main() -> ExitCode {
     let sound = match Command::parse() {
         Command::Write(args) => write::run(&args).map(|()| true),
         Command::Check(args) => check::run(&args),
+        Command::Space(args) => space::run(&args).map(|()| true),
         Command::Txn(command) => txn::run(&command),
     };
     match sound {
