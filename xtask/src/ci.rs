@@ -106,7 +106,10 @@ fn checks() -> Result<Vec<Step>> {
     Ok(vec![
         Step::One("format", cargo(&["fmt", "--all", "--check"])),
         Step::One("tidy", xtask(&["tidy"])?),
-        Step::Tests("tests", cargo(&["test", "--no-fail-fast", "--lib", "--bins", "--tests"])),
+        Step::Tests(
+            "tests",
+            cargo(&["test", "--no-fail-fast", "--lib", "--bins", "--tests", "--example", "phonebook"]),
+        ),
         Step::Tests("tests, documentation", cargo(&["test", "--no-fail-fast", "--doc"])),
         Step::One("lints", cargo(&["clippy", "--quiet", "--all-targets", "--", "-D", "warnings"])),
     ])
