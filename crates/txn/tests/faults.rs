@@ -281,7 +281,7 @@ fn a_refused_creation_leaves_nothing() {
             file,
             operations: vec![Operation::Allocate],
             nth: 0,
-            kind: FaultKind::Errno(libc::ENOSPC),
+            kind: FaultKind::ErrnoForEver(libc::ENOSPC),
         };
         faulty.plant(full);
         let opened = options.clone().capacity(64 << 20).open(path);
