@@ -3,6 +3,7 @@
 
 use crate::alloc::split_allocation;
 use crate::image::layout::ThreadKey;
+use mangrove_sys::without_signals;
 use std::ffi::c_void;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,6 +16,15 @@ const NUMBERS: usize = 1024;
 /// too where this library is linked statically.
 pub(crate) fn prepare() {
     let _ = ours();
+}
+
+/// Has the standard library make the key that it needs in each thread. It does so in the first one that it starts: of
+/// two that start at once each makes a key and one deletes its own again, so the number would differ from start to
+/// start, and be one that a state has. Called before the first thread of an opening starts.
+pub(crate) fn settle_own_key() {
+    if let Ok(thread) = without_signals(|| std::thread::Builder::new().spawn(|| ())) {
+        let _ = thread.join();
+    }
 }
 
 fn ours() -> Option<&'static [AtomicU64; NUMBERS / 64]> {

@@ -171,6 +171,7 @@ impl State {
         if options.shadow.is_read_only() {
             return Err(Error::Invalid { what: "durable state cannot be opened read-only".into() });
         }
+        thread_keys::settle_own_key();
         let mut left = LEFT.lock();
         left.retain(|(memory, _)| system_library_that_points_into(&memory.span()).is_some());
         let shadow = options.shadow.clone().kind("durable").open(path).map_err(|error| match error {
