@@ -157,8 +157,7 @@ impl ArenaSpace for ShadowSpace {
 
 /// Memory of states that were closed, or whose initialisation failed. Destructors of a program's globals run later
 /// and read it: they find it as it was, and what they change and free has no effect. The next opening of a state
-/// unmaps it, unless a system library still points into it: the buffer of a stream that a command was the first to
-/// use, or the environment.
+/// unmaps it, unless a system library still points into it: the buffer of a stream, or the environment.
 static LEFT: Mutex<Vec<(Retired, LeftMemory)>> = Mutex::new(Vec::new());
 
 impl State {
