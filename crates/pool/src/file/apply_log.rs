@@ -30,47 +30,74 @@ pub(super) struct LogParts<'a> {
     pub(super) applied: Vec<PendingSpill>,
 }
 
+/// A part of the log that is read as one.
+enum LogPiece<'a> {
+    /// Groups in the ring.
+    Groups(&'a [u8]),
+    /// A spill file, and its number.
+    Spill(SpillReader, u64),
+}
+
 impl LogParts<'_> {
     /// Applies the records of `from..to`; returns how many.
-    pub(super) fn apply(&mut self, memory: &Reservation, mut from: Lsn, to: Lsn) -> Result<u64> {
-        let mut count = 0;
-        let part = from..to;
-        for &(at, reference) in self.spills.iter().filter(|(at, _)| part.contains(at)) {
-            count += apply(self.ring, self.layout, memory, from..at, self.shows_file);
-            let mut reader = SpillReader::open(self.storage, self.directory, reference, self.seed)?;
-            let mut chunk = Vec::new();
-            while reader.next(&mut chunk)? {
-                let applied = apply_bytes(&chunk, memory, (0, 1), self.shows_file);
-                let what = "a group with a right checksum holds no records";
-                count += applied.ok_or_else(|| reader.file().corrupt(0, what))?;
+    pub(super) fn apply(&mut self, memory: &Reservation, from: Lsn, to: Lsn) -> Result<u64> {
+        let (mut count, mut applied) = (0, std::mem::take(&mut self.applied));
+        self.walk(from..to, &mut |piece| {
+            match piece {
+                LogPiece::Groups(groups) => count += apply(groups, memory, self.shows_file),
+                LogPiece::Spill(mut reader, number) => {
+                    let mut chunk = Vec::new();
+                    while reader.next(&mut chunk)? {
+                        let records = apply_bytes(&chunk, memory, (0, 1), self.shows_file);
+                        let what = "a group with a right checksum holds no records";
+                        count += records.ok_or_else(|| reader.file().corrupt(0, what))?;
+                    }
+                    let file = (applied.len() < self.keep_open).then(|| reader.into_file());
+                    applied.push(PendingSpill { number, file });
+                }
             }
-            let file = (self.applied.len() < self.keep_open).then(|| reader.into_file());
-            self.applied.push(PendingSpill { number: reference.number, file });
-            from = at + group_total(REFERENCE_BYTES);
-        }
-        Ok(count + apply(self.ring, self.layout, memory, from..to, self.shows_file))
+            Ok(())
+        })?;
+        self.applied = applied;
+        Ok(count)
     }
 
-    /// Passes the records of `from..to` to `visit`, in order.
-    pub(super) fn visit(&self, mut from: Lsn, to: Lsn, visit: &mut dyn FnMut(LogRecord<'_>)) -> Result<()> {
-        let part = from..to;
-        for &(at, reference) in self.spills.iter().filter(|(at, _)| part.contains(at)) {
-            visit_bytes(log_bytes(self.ring, self.layout, from..at), visit);
-            let mut reader = SpillReader::open(self.storage, self.directory, reference, self.seed)?;
-            let mut chunk = Vec::new();
-            while reader.next(&mut chunk)? {
-                visit_bytes(&chunk, visit);
+    /// Passes the records of `part` to `visit`, in order.
+    fn visit(&self, part: std::ops::Range<Lsn>, visit: &mut dyn FnMut(LogRecord<'_>)) -> Result<()> {
+        self.walk(part, &mut |piece| {
+            match piece {
+                LogPiece::Groups(groups) => visit_bytes(groups, visit),
+                LogPiece::Spill(mut reader, _) => {
+                    let mut chunk = Vec::new();
+                    while reader.next(&mut chunk)? {
+                        visit_bytes(&chunk, visit);
+                    }
+                }
             }
+            Ok(())
+        })
+    }
+
+    /// Passes what `part` consists of to `each`, in order.
+    fn walk(
+        &self,
+        part: std::ops::Range<Lsn>,
+        each: &mut dyn FnMut(LogPiece<'_>) -> Result<()>,
+    ) -> Result<()> {
+        let mut from = part.start;
+        for &(at, reference) in self.spills.iter().filter(|(at, _)| part.contains(at)) {
+            each(LogPiece::Groups(log_bytes(self.ring, self.layout, from..at)))?;
+            let reader = SpillReader::open(self.storage, self.directory, reference, self.seed)?;
+            each(LogPiece::Spill(reader, reference.number))?;
             from = at + group_total(REFERENCE_BYTES);
         }
-        visit_bytes(log_bytes(self.ring, self.layout, from..to), visit);
-        Ok(())
+        each(LogPiece::Groups(log_bytes(self.ring, self.layout, from..part.end)))
     }
 
     /// The pages at `from` and behind in which records of `part` lie, in order.
     pub(super) fn pages_beyond(&self, from: u64, part: std::ops::Range<Lsn>) -> Result<Vec<u64>> {
         let (first, mut pages) = (from / PAGE_BYTES as u64, Vec::new());
-        self.visit(part.start, part.end, &mut |record: LogRecord<'_>| {
+        self.visit(part, &mut |record: LogRecord<'_>| {
             let begin = first.max(record.offset / PAGE_BYTES as u64);
             // Most records lie behind the one before, in its page.
             let begin = begin + u64::from(pages.last() == Some(&begin));
@@ -83,7 +110,7 @@ impl LogParts<'_> {
 
     /// Puts the ranges into `released` that `part` gives back and that have no later record.
     pub(super) fn given_back(&self, released: &Released, part: std::ops::Range<Lsn>) -> Result<()> {
-        self.visit(part.start, part.end, &mut |record: LogRecord<'_>| {
+        self.visit(part, &mut |record: LogRecord<'_>| {
             if record.zeros > 0 {
                 let (start, end) = (record.offset, record.range().end);
                 let page = PAGE_BYTES as u64;
@@ -113,18 +140,11 @@ fn visit_bytes(bytes: &[u8], visit: &mut dyn FnMut(LogRecord<'_>)) {
     }
 }
 
-/// Applies the records of the groups in `from..to`; returns how many.
+/// Applies the records of the groups in `bytes`; returns how many.
 ///
 /// Several threads each read the whole log and apply the bytes in their own stripes of the region. Most of the time
 /// goes into cache misses of the copies, and one thread writes all versions of a byte, in their order.
-fn apply(
-    ring: &Mirror,
-    layout: RingLayout,
-    memory: &Reservation,
-    range: std::ops::Range<Lsn>,
-    shows_file: bool,
-) -> u64 {
-    let bytes = log_bytes(ring, layout, range);
+fn apply(bytes: &[u8], memory: &Reservation, shows_file: bool) -> u64 {
     let threads = if (bytes.len() as u64) < PARALLEL_LOG_BYTES {
         1
     } else {
@@ -141,7 +161,7 @@ fn apply(
 /// Makes a part of the region zero; its pages take no memory then, unless they show the data file.
 ///
 /// # Safety
-/// The part lies inside the reservation, and nobody else uses it.
+/// The part lies inside the reservation, and no other thread uses it.
 unsafe fn zero(memory: &Reservation, offset: u64, len: u64, shows_file: bool) {
     let page = PAGE_BYTES as u64;
     if !shows_file && offset.is_multiple_of(page) && len.is_multiple_of(page) {
