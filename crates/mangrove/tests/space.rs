@@ -1,6 +1,7 @@
 //! Disk space of a map: an empty one is small, and what is deleted comes back.
 
 use mangrove::{Create, Durability, Error, Map, MapOptions, Medium};
+use mangrove_testkit::disk::disk_bytes;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,12 +12,6 @@ fn folder() -> tempfile::TempDir {
 
 fn options() -> MapOptions {
     Map::options().medium(Medium::File).durability(Durability::interval_ms(100))
-}
-
-/// Bytes that the files of a pool take on the disk.
-fn disk_bytes(path: &Path) -> u64 {
-    let files = std::fs::read_dir(path).unwrap().map(|file| file.unwrap().metadata().unwrap());
-    files.map(|file| file.blocks() * 512).sum()
 }
 
 fn key(n: u32) -> [u8; 16] {

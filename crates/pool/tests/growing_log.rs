@@ -111,17 +111,22 @@ fn the_log_grows_when_it_has_wrapped_around_too() {
     }
 }
 
-/// Fills a log that then has 1 MiB, of a region in which a few pages are used.
-fn write_much(options: &PoolOptions, path: &Path) -> Pool {
-    let pool = options.open(path).unwrap();
+/// Writes to eight pages in turn; the log has 1 MiB afterwards.
+fn write_pages(pool: &Pool, writes: std::ops::Range<u64>) {
     pool.region().grow(REGION_BYTES).unwrap();
-    for n in 0..600 {
+    for n in writes {
         let at = n % 8 * 4096;
         pool.region().write(at, &(n + 1).to_le_bytes().repeat(WRITE_BYTES as usize / 8));
         pool.region().flush(at, WRITE_BYTES as usize);
         pool.region().drain().unwrap();
     }
     assert_eq!(pool.stat().log_bytes, 1 << 20);
+}
+
+/// Fills a log that then has 1 MiB, of a region in which a few pages are used.
+fn write_much(options: &PoolOptions, path: &Path) -> Pool {
+    let pool = options.open(path).unwrap();
+    write_pages(&pool, 0..600);
     pool
 }
 
@@ -151,14 +156,7 @@ fn a_log_that_has_grown_becomes_short_again_at_each_place_that_closing_may_stop(
                 let last = pool.region().word(page * 4096).load(Ordering::Relaxed);
                 assert_eq!(last, expected - 7 + page, "after {nth} operations, {round}");
             }
-            pool.region().grow(REGION_BYTES).unwrap();
-            for n in 600..1200 {
-                let at = n % 8 * 4096;
-                pool.region().write(at, &(n + 1).to_le_bytes().repeat(WRITE_BYTES as usize / 8));
-                pool.region().flush(at, WRITE_BYTES as usize);
-                pool.region().drain().unwrap();
-            }
-            assert_eq!(pool.stat().log_bytes, 1 << 20);
+            write_pages(&pool, 600..1200);
         }
         if !has_struck {
             closed.unwrap();

@@ -47,6 +47,12 @@ fn fill(pool: &Pool, number: u64, value: u64) {
     pool.region().flush(range.offset, range.len as usize);
 }
 
+/// Fills all parts with 7.
+fn fill_all(pool: &Pool) {
+    provide_all(pool).unwrap();
+    (0..PARTS).for_each(|number| fill(pool, number, 7));
+}
+
 /// The number that a part is filled with; none if it has several. 0 also where the region ends before it.
 fn filled(pool: &Pool, number: u64) -> Option<u64> {
     let range = part(number);
@@ -69,8 +75,7 @@ fn what_is_given_back_becomes_a_hole_at_the_next_checkpoint() {
     let dir = folder();
     let path = dir.path().join("p");
     let pool = options().open(&path).unwrap();
-    provide_all(&pool).unwrap();
-    (0..PARTS).for_each(|number| fill(&pool, number, 7));
+    fill_all(&pool);
     pool.checkpoint().unwrap();
     assert_eq!(image_blocks(&path), PAGE + PARTS * PART_BYTES);
     for number in [0, 1, 3] {
@@ -99,8 +104,7 @@ fn what_was_provided_again_keeps_its_space() {
     let dir = folder();
     let path = dir.path().join("p");
     let pool = options().open(&path).unwrap();
-    provide_all(&pool).unwrap();
-    (0..PARTS).for_each(|number| fill(&pool, number, 7));
+    fill_all(&pool);
     pool.checkpoint().unwrap();
     for number in 0..PARTS {
         give_back(&pool, number);
@@ -119,8 +123,7 @@ fn the_process_after_a_crash_makes_the_holes() {
     let dir = folder();
     let path = dir.path().join("p");
     let pool = options().open(&path).unwrap();
-    provide_all(&pool).unwrap();
-    (0..PARTS).for_each(|number| fill(&pool, number, 7));
+    fill_all(&pool);
     pool.checkpoint().unwrap();
     assert!((0..3).all(|number| give_back(&pool, number)));
     pool.region().provide(part(1)).unwrap();
@@ -226,8 +229,7 @@ fn a_page_is_not_blank_without_a_record_of_it() {
     let dir = folder();
     let path = dir.path().join("p");
     let pool = options().open(&path).unwrap();
-    provide_all(&pool).unwrap();
-    (0..PARTS).for_each(|number| fill(&pool, number, 7));
+    fill_all(&pool);
     give_back(&pool, 0);
     pool.checkpoint().unwrap();
     drop(pool);
@@ -243,8 +245,7 @@ fn a_full_medium_refuses_what_is_asked_for_and_nothing_else() {
     let path = dir.path().join("p");
     let faulty = Faulty::new(Arc::new(OsStorage));
     let pool = options().storage(Arc::new(faulty.clone())).open(&path).unwrap();
-    provide_all(&pool).unwrap();
-    (0..PARTS).for_each(|number| fill(&pool, number, 7));
+    fill_all(&pool);
     pool.checkpoint().unwrap();
     give_back(&pool, 0);
     pool.checkpoint().unwrap();

@@ -67,14 +67,10 @@ fn a_refused_creation_leaves_nothing() {
 
 #[test]
 fn a_new_state_takes_less_than_a_mebibyte() {
-    use std::os::unix::fs::MetadataExt;
     let _turn = ONE.lock();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("state");
-    let taken = || -> u64 {
-        let files = std::fs::read_dir(&path).unwrap().map(|file| file.unwrap().metadata().unwrap());
-        files.map(|file| file.blocks() * 512).sum()
-    };
+    let taken = || mangrove_testkit::disk::disk_bytes(&path);
     // The capacity that it has where the program says nothing.
     let shadow = mangrove_shadow::Options::new().create(Create::IfMissing).address(AddressChoice::Chosen);
     let options = StateOptions { shadow: shadow.medium(Medium::File), ..options() };

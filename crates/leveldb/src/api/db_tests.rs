@@ -6,6 +6,7 @@ use crate::api::options::{leveldb_readoptions_create, leveldb_writeoptions_creat
 use crate::change_list::ChangeBytes;
 use mangrove::Map;
 use mangrove_durable::{Create, Medium, Options, Runtime, TrackerChoice};
+use mangrove_testkit::disk::disk_bytes;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 const ENGINES: [EngineKind; 2] = [EngineKind::Durable, EngineKind::Map];
@@ -67,15 +68,6 @@ fn damage_is_corruption_whichever_the_engine() {
         let failure = open_database(directory.path(), &open_request(false)).err().unwrap().to_string();
         assert!(failure.starts_with("Corruption: "), "{engine:?}: {failure}");
     }
-}
-
-/// Bytes that the files in a folder and in the folders below take on the disk.
-fn disk_bytes(folder: &Path) -> u64 {
-    use std::os::unix::fs::MetadataExt;
-    let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap());
-    entries
-        .map(|e| if e.path().is_dir() { disk_bytes(&e.path()) } else { e.metadata().unwrap().blocks() * 512 })
-        .sum()
 }
 
 #[test]

@@ -365,6 +365,15 @@ fn ascending_keys_fill_the_leaves() {
     assert_eq!(tree.check(), Vec::<String>::new());
 }
 
+/// A key as comparators of C get it.
+///
+/// # Safety
+/// So many bytes lie there for as long as the key is used.
+unsafe fn key_at<'a>(bytes: *const std::ffi::c_char, len: usize) -> &'a [u8] {
+    // SAFETY: the caller's promise.
+    unsafe { std::slice::from_raw_parts(bytes.cast::<u8>(), len) }
+}
+
 /// A batch of ascending keys searches once for each leaf, and compares each key with the one before.
 #[test]
 fn ascending_keys_of_a_batch_need_no_search() {
@@ -380,12 +389,7 @@ fn ascending_keys_of_a_batch_need_no_search() {
     ) -> std::ffi::c_int {
         COMPARED.set(COMPARED.get() + 1);
         // SAFETY: the tree passes two keys.
-        let (a, b) = unsafe {
-            (
-                std::slice::from_raw_parts(a.cast::<u8>(), a_len),
-                std::slice::from_raw_parts(b.cast::<u8>(), b_len),
-            )
-        };
+        let [a, b] = unsafe { [key_at(a, a_len), key_at(b, b_len)] };
         a.cmp(b) as std::ffi::c_int
     }
     let order = KeyOrder::new(Some(crate::objects::Comparator::of(compare)));
@@ -464,12 +468,7 @@ fn a_comparator_that_is_no_order_is_survived() {
         b_len: usize,
     ) -> std::ffi::c_int {
         // SAFETY: keys of the tree, or of this test.
-        let (a, b) = unsafe {
-            (
-                std::slice::from_raw_parts(a.cast::<u8>(), a_len),
-                std::slice::from_raw_parts(b.cast::<u8>(), b_len),
-            )
-        };
+        let [a, b] = unsafe { [key_at(a, a_len), key_at(b, b_len)] };
         let ordered = a.cmp(b) as std::ffi::c_int;
         match MOOD.load(Ordering::Relaxed) {
             0 => ordered,
@@ -528,10 +527,7 @@ fn a_long_batch_that_a_change_of_mind_refuses_is_soon_taken_back() {
         b_len: usize,
     ) -> std::ffi::c_int {
         // SAFETY: keys of the tree, or of this test.
-        let ordered = unsafe {
-            std::slice::from_raw_parts(a.cast::<u8>(), a_len)
-                .cmp(std::slice::from_raw_parts(b.cast::<u8>(), b_len))
-        } as std::ffi::c_int;
+        let ordered = unsafe { key_at(a, a_len).cmp(key_at(b, b_len)) } as std::ffi::c_int;
         if TURNED.load(Ordering::Relaxed) { -ordered } else { ordered }
     }
     let order = KeyOrder::new(Some(crate::objects::Comparator::of(compare)));
