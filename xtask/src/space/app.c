@@ -10,7 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ONE_STAYS 10
+#include "steps.h"
+
 /* Records that one command changes. */
 #define COMMAND 500
 
@@ -34,13 +35,6 @@ static void check(mangrove_app_status status) {
     if (status == MANGROVE_APP_OK) return;
     fprintf(stderr, "%s\n", mangrove_app_last_error());
     exit(3);
-}
-
-static void pause_at(const char *step) {
-    char line[16];
-    printf("%s\n", step);
-    fflush(stdout);
-    if (fgets(line, sizeof line, stdin) == NULL) exit(0);
 }
 
 static void process(void *ctx) {

@@ -9,19 +9,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ONE_STAYS 10
+#include "steps.h"
 
 static void check(char *error) {
     if (error == NULL) return;
     fprintf(stderr, "%s\n", error);
     exit(3);
-}
-
-static void pause_at(const char *step) {
-    char line[16];
-    printf("%s\n", step);
-    fflush(stdout);
-    if (fgets(line, sizeof line, stdin) == NULL) exit(0);
 }
 
 /* The finaliser of SplitMix64: no two numbers give the same key, and keys come in no order. */
