@@ -13,7 +13,10 @@ use crate::bytes::layout::{
 use crate::heap::{DISCARD_PAGES_MIN, Heap};
 use crate::space::Words;
 
-/// The region grows by an eighth of itself, within these bounds.
+/// What grows grows by this share of itself, within bounds: larger shares leave more of an image unused.
+const GROW_SHARE: u64 = 8;
+
+/// Bytes by which the usable part of the region grows.
 const SPACE_STEP_BYTES_MIN: u64 = 64 << 10;
 const SPACE_STEP_BYTES_MAX: u64 = 64 << 20;
 
@@ -21,9 +24,6 @@ const SPACE_STEP_BYTES_MAX: u64 = 64 << 20;
 fn grow_groups_min(groups_max: u64) -> u64 {
     if groups_max < 4 { 1 } else { 4 }
 }
-
-/// A growth adds this share of the groups that there are: larger shares leave more of an image unused.
-const GROW_SHARE: u64 = 8;
 
 /// Groups that one growth adds at most unless more are needed: 1 GiB.
 const GROW_GROUPS_MAX: u64 = 256;
@@ -111,7 +111,7 @@ impl Heap {
         if len >= to {
             return true;
         }
-        let step = (len / 8).clamp(SPACE_STEP_BYTES_MIN, SPACE_STEP_BYTES_MAX);
+        let step = (len / GROW_SHARE).clamp(SPACE_STEP_BYTES_MIN, SPACE_STEP_BYTES_MAX);
         let more = (len + step).next_multiple_of(PAGE_BYTES as u64).min(self.space_capacity());
         (more > to && self.space_grow(more).is_some()) || self.space_grow(to).is_some()
     }
@@ -217,7 +217,7 @@ impl Heap {
             return Ok(None);
         }
         let groups = groups.max(step).min(groups_left);
-        // Without space for the run it helps nobody.
+        // Groups without space for the run would not serve the request.
         let needed = old - last + meta_pages(groups) + pages;
         if !self.make_usable(needed.min(old + groups * GROUP_PAGES)) {
             return Ok(None);
