@@ -197,7 +197,7 @@ fn python() -> Command {
     command
 }
 
-/// Without what makes the next build faster and this one slower.
+/// Not incrementally: that makes the next build faster and this one, on a fresh clone, slower.
 fn cargo(args: &[&str]) -> Command {
     let mut command = tree::cargo();
     command.args(args).env("CARGO_INCREMENTAL", "0");

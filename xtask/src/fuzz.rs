@@ -57,7 +57,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     if args.planted {
         return planted::run(args.without.as_deref());
     }
-    // So few runs are over before a better build of the targets would be.
+    // So few runs take less time than optimising the targets would save.
     let profile = if args.runs.is_some() { "slice" } else { "release" };
     let binaries = build(&root, profile)?;
     let wanted = |t: &&str| args.target.as_deref().is_none_or(|wanted| wanted == *t);

@@ -64,7 +64,7 @@ impl MapOptions {
     /// or backup to `path` removes it.
     ///
     /// # Errors
-    /// As [`MapOptions::load`]; [`Error::Unsupported`]: somebody holds a share when `fill` has returned.
+    /// As [`MapOptions::load`]; [`Error::Unsupported`]: a share of the map is left when `fill` has returned.
     pub fn load_shared<R, E: From<Error>>(
         &self,
         path: impl AsRef<Path>,

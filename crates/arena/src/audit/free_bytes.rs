@@ -42,7 +42,7 @@ impl Heap {
     pub fn bytes_freed_since(&self, before: u64) -> FreeBytes<'_> {
         let count = (self.frees - before) as usize;
         let first = before as usize % FREED_KEPT;
-        // A list that wraps around is told whole: the others in it were freed, too.
+        // Where the entries wrap around the list's end, all of the list: its other entries were freed, too.
         let among = match count {
             0..=FREED_KEPT if first + count <= FREED_KEPT => Some(&self.freed[first..first + count]),
             0..=FREED_KEPT => Some(&self.freed[..]),

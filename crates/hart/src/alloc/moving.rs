@@ -1,4 +1,4 @@
-//! Which segments compaction empties, and the slots of them that nobody may allocate meanwhile.
+//! The segments that compaction empties, and their free slots, which no writer may allocate meanwhile.
 //!
 //! Invariant: a slot that is set aside is in no mask and in no lane, and holds nothing live.
 

@@ -155,8 +155,8 @@ impl SegmentPool {
                 continue;
             }
             let range = bytes_of(space, segment..segment + 1);
-            // SAFETY: the segment is free, and whoever allocates it needs the lock that is held. Readers of what it
-            // held drop what they read.
+            // SAFETY: the segment is free, and to allocate it a writer needs the lock that is held. A reader of an old
+            // record there finds that the record is gone, and drops what it read.
             if !unsafe { space.region.give_back(range) }? {
                 break;
             }

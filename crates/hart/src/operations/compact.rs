@@ -138,7 +138,7 @@ impl Hart {
         if moves_value {
             buffer.clear();
             let Read::Copied = self.append_value(slot, buffer) else {
-                // A damaged value stays where it is; whoever reads it gets the error.
+                // A damaged value stays where it is: each read of it returns the error.
                 return Ok(None);
             };
             let (block, bytes) = self.place_block(exclusive, buffer)?;

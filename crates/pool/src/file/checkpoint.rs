@@ -265,7 +265,7 @@ impl Checkpointer {
         Ok(())
     }
 
-    /// Makes holes of pages that were given back, and writes zeros where somebody has asked for space again.
+    /// Makes holes of pages that were given back, and writes zeros to those that the owner has asked for again.
     fn write_nothing(&mut self, range: std::ops::Range<u64>) -> Result<()> {
         let (image, written) = (&self.files.image, &mut self.bytes_written);
         self.released.pieces(range, |piece, is_released| {
