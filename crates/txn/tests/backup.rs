@@ -1,8 +1,11 @@
 //! A heap is backed up while transactions run: the copy is one instant, whole, and opens as a heap.
 
+#[path = "../../pool/tests/support/hooked.rs"]
+mod hooked;
 #[path = "support/ways.rs"]
 mod ways;
 
+use hooked::{Access, hooked};
 use mangrove_pool::{Fault, FaultKind, Faulty, Operation, OsStorage};
 use mangrove_txn::{
     Create, Heap, HeapError, HeapOptions, Latency, Medium, Pod, Ptr, Stop, Tx, Zeroable, field,
@@ -13,6 +16,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 use ways::on_each_way;
 
 /// With each executor and protocol.
@@ -234,6 +238,47 @@ fn after_a_failure_of_the_medium_a_backup_has_everything_that_was_acknowledged()
             "{first}, {acknowledged}"
         );
     }
+}
+
+#[test]
+fn after_a_failure_a_backup_waits_for_the_checkpoint_that_is_at_work() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("heap");
+    let (at_work, go_on) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+    let until = |flag: &AtomicBool| {
+        let begun = Instant::now();
+        while !flag.load(Ordering::SeqCst) {
+            assert!(begun.elapsed() < Duration::from_secs(60), "waited in vain");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    };
+    let (begins, waits) = (Arc::clone(&at_work), Arc::clone(&go_on));
+    let storage = Faulty::new(hooked(move |access, name, _| {
+        if access == Access::Write && name == "image" {
+            begins.store(true, Ordering::SeqCst);
+            until(&waits);
+        }
+    }));
+    let options = Heap::options().medium(Medium::File).capacity(256 << 20).log_bytes(256 << 10);
+    let heap = options.storage(Arc::new(storage.clone())).open(&path).unwrap();
+    std::thread::scope(|scope| {
+        // Longer than the log: a checkpoint begins at once.
+        make(&heap);
+        until(&at_work);
+        let (file, operations) = (Some("log".to_owned()), vec![Operation::Write]);
+        storage.plant(Fault { file, operations, nth: 0, kind: FaultKind::Errno(5) });
+        heap.transaction(count_on).unwrap_err();
+        storage.heal();
+        scope.spawn(|| {
+            std::thread::sleep(Duration::from_millis(200));
+            go_on.store(true, Ordering::SeqCst);
+        });
+        heap.backup(folder.path().join("saved"), |_| Continue(())).unwrap();
+        assert!(go_on.load(Ordering::SeqCst), "the backup did not wait");
+    });
+    drop(heap);
+    let (first, last) = Heap::open(folder.path().join("saved")).unwrap().read(count).unwrap();
+    assert!(first == last && first <= 1, "{first}, {last}");
 }
 
 #[test]

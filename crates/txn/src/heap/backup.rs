@@ -81,6 +81,8 @@ impl Heap {
         part: &Path,
         progress: &mut impl FnMut(BackupProgress) -> ControlFlow<()>,
     ) -> HeapResult<HeapBackup> {
+        // None begins any more, but one that began before the failure may still write and remove files.
+        let _ = self.shadow().checkpoint();
         // This process has the heap, at its address, and writes to its files no more.
         let pool = PoolOptions::new().kind(KIND).read_only(true).unlocked(true).away(true).open(from)?;
         pool.finish()?;
