@@ -181,7 +181,8 @@ fn every_reply_that_left_still_holds() {
     serving.kill();
 }
 
-/// The example with one line changed for the worse.
+/// The example with one line changed for the worse. How many kills a fault needs depends on the machine; each ends the
+/// search that meets it.
 fn planted(good: &str, bad: &str) -> Result<(), String> {
     let scratch = tempfile::tempdir().expect("a scratch directory");
     let source = std::fs::read_to_string(root().join("examples/loop/server.c")).expect("UTF-8");
@@ -189,7 +190,7 @@ fn planted(good: &str, bad: &str) -> Result<(), String> {
     let changed = scratch.path().join("server.c");
     std::fs::write(&changed, source.replace(good, bad)).expect("writes");
     let program = link(&[changed], &scratch.path().join("loop"));
-    rounds(&program, scratch.path(), 30)
+    rounds(&program, scratch.path(), 300)
 }
 
 #[test]
@@ -198,8 +199,7 @@ fn replies_that_do_not_wait_are_found_lost() {
     assert!(found.as_ref().is_err_and(|why| why.contains("acknowledged")), "{found:?}");
 }
 
-/// The server sleeps while half of a transfer is durable, so that it is there for nearly all of its time: of 30 kills
-/// one meets it.
+/// The server sleeps while half of a transfer is durable, so that it is there for nearly all of its time.
 #[test]
 fn a_transfer_of_two_batches_is_found_torn() {
     let found = planted(
