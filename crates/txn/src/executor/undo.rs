@@ -16,8 +16,8 @@ pub(crate) const RUN_BYTES_MIN: usize = 32;
 /// A longer run is several ranges: each ends with the entry that brings it to so many bytes.
 const RANGE_BYTES_MAX: usize = 1024;
 
-/// Ascending pieces of the list up to which compacting looks for overlaps among them, instead of at each entry.
-const PIECES_MAX: usize = 32;
+/// Entries of a piece, in the mean, from which on compacting looks at pieces before entries.
+const PIECE_ENTRIES_MIN: usize = 8;
 
 /// One write: where, how many bytes, and what was there.
 #[derive(Clone, Copy, Debug)]
@@ -119,19 +119,26 @@ impl UndoLog {
     fn make_room(&mut self) {
         let nested = &mut self.nested;
         self.entries.make_room(|list| {
-            if are_apart(list) {
+            let mut pieces = pieces(list);
+            mark_overlaps(&mut pieces);
+            if pieces.iter().all(|piece| piece.is_apart) {
                 return;
             }
-            let mut seen = HashSet::with_capacity(list.len());
+            let mut seen = HashSet::new();
             let (mut at, mut kept, mut begun) = (0, 0, 0);
+            let mut pieces = pieces.iter().peekable();
+            let mut is_apart = false;
             list.retain(|entry| {
                 while nested.get(begun) == Some(&at) {
                     nested[begun] = kept;
                     begun += 1;
                     seen.clear();
                 }
+                if let Some(piece) = pieces.next_if(|piece| piece.first == at) {
+                    is_apart = piece.is_apart;
+                }
                 at += 1;
-                let is_first = seen.insert(entry.place);
+                let is_first = is_apart || seen.insert(entry.place);
                 kept += usize::from(is_first);
                 is_first
             });
@@ -161,22 +168,54 @@ impl UndoLog {
     }
 }
 
-/// Whether no two entries are for the same bytes, as far as that is seen at once: they ascend, in a few pieces that lie
-/// apart. So are those of long writes.
-fn are_apart(list: &[Undo]) -> bool {
-    let mut pieces: Vec<(usize, usize)> = Vec::with_capacity(PIECES_MAX);
-    for entry in list {
+/// Entries one after the other whose addresses ascend: no two are for the same bytes.
+struct Piece {
+    from: usize,
+    to: usize,
+    /// The place of its first entry in the list.
+    first: usize,
+    /// No other piece has bytes between `from` and `to`.
+    is_apart: bool,
+}
+
+/// The pieces of a list: neighbours, as long writes leave them; else ascending addresses; where both are short, one
+/// piece that is not apart.
+fn pieces(list: &[Undo]) -> Vec<Piece> {
+    pieces_of(list, |to, from| to == from)
+        .or_else(|| pieces_of(list, |to, from| to <= from))
+        .unwrap_or_else(|| vec![Piece { from: 0, to: usize::MAX, first: 0, is_apart: false }])
+}
+
+/// The pieces in which `follows` holds between the end of an entry and the begin of the next; none if they are short.
+fn pieces_of(list: &[Undo], follows: impl Fn(usize, usize) -> bool) -> Option<Vec<Piece>> {
+    let mut pieces: Vec<Piece> = Vec::new();
+    for (first, entry) in list.iter().enumerate() {
         let (from, to) = (entry.address(), entry.address() + entry.size());
-        if let Some((_, end)) = pieces.last_mut().filter(|(_, end)| *end <= from) {
-            *end = to;
-        } else if pieces.len() < PIECES_MAX {
-            pieces.push((from, to));
+        if let Some(piece) = pieces.last_mut().filter(|piece| follows(piece.to, from)) {
+            piece.to = to;
+        } else if pieces.len() * PIECE_ENTRIES_MIN <= list.len() {
+            pieces.push(Piece { from, to, first, is_apart: true });
         } else {
-            return false;
+            return None;
         }
     }
-    pieces.sort_unstable();
-    pieces.windows(2).all(|pair| pair[0].1 <= pair[1].0)
+    Some(pieces)
+}
+
+/// Notes which pieces overlap others.
+fn mark_overlaps(pieces: &mut [Piece]) {
+    pieces.sort_unstable_by_key(|piece| piece.from);
+    // The piece that reaches furthest so far.
+    let mut furthest = 0;
+    for at in 1..pieces.len() {
+        if pieces[at].from < pieces[furthest].to {
+            (pieces[at].is_apart, pieces[furthest].is_apart) = (false, false);
+        }
+        if pieces[at].to > pieces[furthest].to {
+            furthest = at;
+        }
+    }
+    pieces.sort_unstable_by_key(|piece| piece.first);
 }
 
 /// What one attempt wrote, as memory holds it.
@@ -288,5 +327,42 @@ impl Writes for Written<'_> {
             });
         }
         self.undo.entries.iter().for_each(|entry| self.pass(entry, unit));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// Pieces of neighbours, some of which overlap, and nested transactions between them.
+        #[test]
+        fn compacting_keeps_the_first_entry_of_each_transaction(
+            pieces in prop::collection::vec((0..400usize, 1..40usize, prop::bool::weighted(0.1)), 1..200),
+        ) {
+            let mut log = UndoLog::new();
+            let mut all: Vec<Vec<usize>> = vec![Vec::new()];
+            for (from, len, nests) in pieces {
+                if nests {
+                    log.nest();
+                    all.push(Vec::new());
+                }
+                for address in (from..from + len).map(|word| word * WORD_BYTES) {
+                    log.note(address, WORD_BYTES, 0);
+                    all.last_mut().expect("one at least").push(address);
+                }
+            }
+            log.make_room();
+            let mut begins = log.nested.clone();
+            begins.insert(0, 0);
+            begins.push(log.entries.len());
+            for (all, begin) in all.iter().zip(begins.windows(2)) {
+                let kept: Vec<_> = log.entries[begin[0]..begin[1]].iter().map(|e| e.address()).collect();
+                let mut firsts = HashSet::new();
+                let firsts: Vec<_> = all.iter().copied().filter(|&address| firsts.insert(address)).collect();
+                prop_assert_eq!(kept, firsts);
+            }
+        }
     }
 }
