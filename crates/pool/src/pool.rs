@@ -253,7 +253,7 @@ impl Pool {
             creation: None,
         };
         if options.background {
-            pool.threads.push(medium.start()?);
+            medium.start(&mut pool.threads)?;
         }
         Ok(pool)
     }
@@ -508,7 +508,7 @@ impl Pool {
     fn stop(&mut self) {
         match &self.backing {
             Backing::File(medium) => medium.stop_threads(),
-            Backing::Bulk(medium) => medium.stop_thread(),
+            Backing::Bulk(medium) => medium.stop_threads(),
             Backing::Mapped(_) | Backing::ReadOnly(_) => return,
         }
         for thread in self.threads.drain(..) {

@@ -185,6 +185,11 @@ impl PoolFile {
         self.file.write_at(offset, bytes, site).map_err(|e| self.error("write", &e))
     }
 
+    /// See [`StorageFile::write_past_cache`].
+    pub(crate) fn write_past_cache(&self, offset: u64, bytes: &[u8], site: Site) -> Result<()> {
+        self.file.write_past_cache(offset, bytes, site).map_err(|e| self.error("write", &e))
+    }
+
     pub(crate) fn write_zeros(&self, offset: u64, len: u64, site: Site) -> Result<()> {
         self.file.write_zeros(offset, len, site).map_err(|e| self.error("write", &e))
     }
@@ -209,11 +214,6 @@ impl PoolFile {
 
     pub(crate) fn sync(&self, site: Site) -> Result<()> {
         self.file.sync(site).map_err(|e| self.error("sync", &e))
-    }
-
-    /// See [`StorageFile::will_sync`].
-    pub(crate) fn will_sync(&self, offset: u64, len: u64) {
-        self.file.will_sync(offset, len);
     }
 
     pub(crate) fn allocate(&self, offset: u64, len: u64, site: Site) -> std::result::Result<(), FileError> {

@@ -28,6 +28,15 @@ pub fn open_direct_durable(file: &File) -> io::Result<File> {
     OpenOptions::new().write(true).custom_flags(libc::O_DIRECT | libc::O_DSYNC).open(path)
 }
 
+/// As [`open_direct_durable`], for writes that become durable by a sync (O_DIRECT).
+///
+/// # Errors
+/// As there.
+pub fn open_direct(file: &File) -> io::Result<File> {
+    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+    OpenOptions::new().write(true).custom_flags(libc::O_DIRECT).open(path)
+}
+
 /// Opens the file at `path` itself for writing. A link is an error; so is a pipe without a reader, where open(2)
 /// would otherwise wait for one.
 ///

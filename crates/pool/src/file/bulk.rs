@@ -1,14 +1,15 @@
 //! Filling a new pool without a log (a bulk load): pages go from the working copy into the data file.
 //!
-//! A flush only marks its pages. A background thread goes over the marks each time so many pages have been marked, and
-//! writes those that were marked before its last turn and not since: as a rule nothing more will be stored there. The
-//! end of the load writes the others.
+//! A flush only marks its pages. Two background threads go over the marks each time so many pages have been marked, and
+//! write the blocks whose marks are all from before their last turn: as a rule nothing more will be stored there. The
+//! end of the load writes the others. Each thread has every second piece of the region, its *lane*: while one waits for
+//! the medium, the other computes checksums.
 //!
 //! Invariants:
 //! 1. The file `pool` says that the pool is being loaded from before the first byte of the data file until all of it
 //!    and its page checksums are durable. Durable-order: otherwise half a load would open.
-//! 2. A flush marks pages after what was stored there. So a page that is written while a thread stores to it is marked
-//!    by the time the load ends, and is written again.
+//! 2. A flush marks pages after what was stored there. So a page that a thread stores to while its checksum is
+//!    computed, or while it is written, is marked by the time the load ends: both are done again.
 //! 3. The medium gives a page's memory back only when the page is not marked and no thread stores to it: the data file
 //!    has the same bytes.
 //! 4. After the end, and after an error, nothing is written any more.
@@ -25,19 +26,28 @@ use crate::stat::{MediumKind, PoolStat};
 use crate::storage::traits::here;
 use crate::sync::Mutex;
 use crate::{Capabilities, Durability, Error, Lsn, MediumOps, Range, Region, Result, Site};
-use mangrove_sys::{EventCount, ProcessMark, Reservation, without_signals};
+use mangrove_sys::{EventCount, ProcessMark, Reservation, fan_out, without_signals};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 
-/// Pages that are marked between two turns of the background thread: 16 MiB.
-const TURN_PAGES: u64 = 4096;
-/// Pages that are marked since the background thread began a turn, from which on the caller of `page_out` waits for it.
-const LAG_PAGES: u64 = 2 * TURN_PAGES;
+/// Pages that are marked between two turns of the background threads: 8 MiB. What the last two turns leave is written
+/// when the load ends, and nothing else happens meanwhile.
+const TURN_PAGES: u64 = 2048;
+/// Pages that are marked since a background thread began a turn, from which on the caller of `page_out` waits for it:
+/// 32 MiB.
+const LAG_PAGES: u64 = 4 * TURN_PAGES;
 /// Memory is given back in whole pieces of so many pages: as many as a huge page has.
 const PIECE_PAGES: u64 = 512;
 const PIECE_BYTES: u64 = PIECE_PAGES * PAGE_BYTES as u64;
+/// Pages that are written at a time at most, a block: 1 MiB.
+const RUN_PAGES_MAX: u64 = 256;
+const BLOCK_WORDS: u64 = RUN_PAGES_MAX / WORD_PAGES;
+/// Turns that a block waits for all of its pages to rest; then those that do are written.
+const WAITS_MAX: u8 = 8;
+/// Fewer pages than these go through the page cache: the medium takes as long for one page as for many.
+const RUN_PAGES_MIN: u64 = 16;
 /// Blocks of page checksums that are written at a time.
 const SUMS_BLOCKS: u64 = 64;
 
@@ -57,9 +67,12 @@ pub(crate) struct BulkMedium {
     grown: AtomicU64,
     growing: Mutex<()>,
     marks: PageMarks,
-    /// Pages that were marked since the last turn.
+    /// Pages that were marked, ever.
     marked: AtomicU64,
-    writing: Mutex<Writing>,
+    sums: PageChecksums,
+    lanes: [Mutex<Lane>; LANES],
+    /// For each lane [`BulkMedium::marked`] when its last turn began.
+    turns_at: [AtomicU64; LANES],
     /// Atomic groups that were taken.
     groups: AtomicU64,
     image_written: AtomicU64,
@@ -72,18 +85,29 @@ pub(crate) struct BulkMedium {
     stop: AtomicBool,
 }
 
-/// What the one thread that writes needs.
-struct Writing {
-    files: Arc<DataFiles>,
-    sums: PageChecksums,
+/// Lanes of pieces: piece n belongs to lane n % LANES.
+const LANES: usize = 2;
+
+/// What the one thread that writes a lane needs.
+struct Lane {
+    number: usize,
     /// For each 64 pages those that were marked before the last turn, and are not written since.
     aged: Vec<u64>,
+    /// For each block its turns since something of it was marked.
+    waits: Vec<u8>,
     /// For each piece of [`PIECE_PAGES`] pages: some were written since its memory was given back.
     in_memory: Vec<bool>,
-    buffer: Vec<u8>,
-    bytes_written: u64,
-    /// Where the data file was written, from one byte to another, and not announced yet.
-    written: Option<(u64, u64)>,
+    /// Pages that wait to be written.
+    run: PageRun,
+    /// Where a page lies while its checksum is computed.
+    page: Box<[u8; PAGE_BYTES]>,
+}
+
+/// Consecutive pages that are written together, whose checksums are known.
+#[derive(Clone, Copy, Default)]
+struct PageRun {
+    first: u64,
+    count: u64,
 }
 
 /// The medium of the pool in `directory`, all of which is made but its superblock.
@@ -98,14 +122,10 @@ pub(crate) fn open_bulk(
 ) -> Result<Arc<BulkMedium>> {
     let memory = reserve_region(options, superblock.current(), 0)?;
     let (capacity, files) = (memory.len() as u64, Arc::new(files));
-    let writing = Writing {
-        files: Arc::clone(&files),
-        sums: PageChecksums::new(capacity)?,
-        aged: Vec::new(),
-        in_memory: Vec::new(),
-        buffer: vec![0; WORD_PAGES as usize * PAGE_BYTES],
-        bytes_written: 0,
-        written: None,
+    let lane = |number| {
+        let (aged, waits, in_memory) = (Vec::new(), Vec::new(), Vec::new());
+        let page = Box::new([0; PAGE_BYTES]);
+        Mutex::new(Lane { number, aged, waits, in_memory, run: PageRun::default(), page })
     };
     Ok(Arc::new(BulkMedium {
         memory,
@@ -120,7 +140,9 @@ pub(crate) fn open_bulk(
         growing: Mutex::new(()),
         marks: PageMarks::new(capacity)?,
         marked: AtomicU64::new(0),
-        writing: Mutex::new(writing),
+        sums: PageChecksums::new(capacity)?,
+        lanes: [lane(0), lane(1)],
+        turns_at: [const { AtomicU64::new(0) }; LANES],
         groups: AtomicU64::new(0),
         image_written: AtomicU64::new(0),
         finished: AtomicBool::new(false),
@@ -138,12 +160,19 @@ impl BulkMedium {
         unsafe { Region::new(base, self.memory.len() as u64, Arc::clone(self) as Arc<dyn MediumOps>) }
     }
 
-    /// Starts the thread that writes pages in the background; it ends after `stop_thread`.
-    pub(crate) fn start(self: &Arc<Self>) -> Result<JoinHandle<()>> {
+    /// Starts the threads that write pages in the background; they end after `stop_threads`.
+    pub(crate) fn start(self: &Arc<Self>, threads: &mut Vec<JoinHandle<()>>) -> Result<()> {
+        for lane in 0..LANES {
+            threads.push(self.start_lane(lane)?);
+        }
+        Ok(())
+    }
+
+    fn start_lane(self: &Arc<Self>, lane: usize) -> Result<JoinHandle<()>> {
         let medium = Arc::clone(self);
         // A bug that ends the thread must not let the load end well.
         let guarded = move || {
-            let run = std::panic::AssertUnwindSafe(|| medium.write_loop());
+            let run = std::panic::AssertUnwindSafe(|| medium.write_loop(lane));
             if std::panic::catch_unwind(run).is_err() {
                 medium.poison(Error::Poisoned { first: "a thread of the pool panicked".into() });
             }
@@ -152,27 +181,32 @@ impl BulkMedium {
             .map_err(|e| Error::Unsupported { what: format!("cannot start the thread mangrove-load: {e}") })
     }
 
-    fn write_loop(&self) {
+    fn write_loop(&self, lane: usize) {
         loop {
             let ticket = self.work.ticket();
-            // Acquire pairs with the Release in `stop_thread`.
+            // Acquire pairs with the Release in `stop_threads`.
             if self.stop.load(Ordering::Acquire) || self.refuses() {
                 return;
             }
-            if self.marked.load(Ordering::Relaxed) < TURN_PAGES {
+            if self.lag(lane) < TURN_PAGES {
                 self.work.wait(ticket);
                 continue;
             }
-            // Relaxed: a page that is marked between these two waits for the next turn.
-            self.marked.store(0, Ordering::Relaxed);
-            let mut writing = self.writing.lock();
-            if let Err(e) = self.write_marked(&mut writing, false) {
+            // Relaxed: a page that is marked meanwhile waits for this turn or the next.
+            self.turns_at[lane].store(self.marked.load(Ordering::Relaxed), Ordering::Relaxed);
+            if let Err(e) = self.write_marked(&mut self.lanes[lane].lock(), false) {
                 self.poison(e);
             }
         }
     }
 
-    pub(crate) fn stop_thread(&self) {
+    /// Pages that were marked since the lane's last turn began.
+    fn lag(&self, lane: usize) -> u64 {
+        // Relaxed: decides only when a turn begins, and who waits for it.
+        self.marked.load(Ordering::Relaxed) - self.turns_at[lane].load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn stop_threads(&self) {
         // Release pairs with the Acquire in the loop.
         self.stop.store(true, Ordering::Release);
         self.work.notify_all();
@@ -181,7 +215,7 @@ impl BulkMedium {
     /// From now on nothing is written. Returns when no write is under way.
     pub(crate) fn shut_down(&self) {
         self.poison(Error::Closed { path: self.directory.clone() });
-        drop(self.writing.lock());
+        self.lanes.iter().for_each(|lane| drop(lane.lock()));
         drop(self.growing.lock());
     }
 
@@ -226,31 +260,48 @@ impl BulkMedium {
         if new == 0 {
             return;
         }
-        // Relaxed: decides only when the thread's next turn begins.
+        // Relaxed: as in `lag`.
         let before = self.marked.fetch_add(new, Ordering::Relaxed);
-        if before < TURN_PAGES && before + new >= TURN_PAGES {
+        if before / TURN_PAGES != (before + new) / TURN_PAGES {
             self.work.notify_all();
         }
     }
 
-    /// Writes the marked pages that will probably not change any more, or all marked ones.
-    fn write_marked(&self, writing: &mut Writing, all: bool) -> Result<()> {
+    /// Writes the marked pages of a lane that will probably not change any more, or all marked ones.
+    fn write_marked(&self, lane: &mut Lane, all: bool) -> Result<()> {
         let words = self.grown().div_ceil(PAGE_BYTES as u64 * WORD_PAGES);
-        writing.aged.resize(words as usize, 0);
-        writing.in_memory.resize((words * WORD_PAGES).div_ceil(PIECE_PAGES) as usize, false);
-        for word in 0..words {
-            let (fresh, aged) = (self.marks.take(word), writing.aged[word as usize]);
-            let due = if all { fresh | aged } else { aged & !fresh };
-            writing.aged[word as usize] = if all { 0 } else { fresh };
-            if due != 0 {
-                writing.write_pages(&self.memory, word * WORD_PAGES, due)?;
+        let pieces = (words * WORD_PAGES).div_ceil(PIECE_PAGES);
+        lane.aged.resize((pieces * PIECE_PAGES / WORD_PAGES) as usize, 0);
+        lane.waits.resize((pieces * PIECE_PAGES / RUN_PAGES_MAX) as usize, 0);
+        lane.in_memory.resize(pieces as usize, false);
+        for piece in (lane.number as u64..pieces).step_by(LANES) {
+            for first in words_of(piece).step_by(BLOCK_WORDS as usize).take_while(|first| *first < words) {
+                self.write_block(lane, first, all)?;
             }
         }
-        if let Some((from, to)) = writing.written.take() {
-            self.files.image.will_sync(from, to - from);
+        self.write_run(lane)
+    }
+
+    /// As [`BulkMedium::write_marked`], of the block whose first word of marks is `first`.
+    fn write_block(&self, lane: &mut Lane, first: u64, all: bool) -> Result<()> {
+        let fresh: [u64; BLOCK_WORDS as usize] = std::array::from_fn(|at| self.marks.take(first + at as u64));
+        let waits = &mut lane.waits[(first / BLOCK_WORDS) as usize];
+        let rests = fresh == [0; BLOCK_WORDS as usize];
+        // One page that changes all the time must not keep the others in memory.
+        let is_late = *waits >= WAITS_MAX;
+        *waits = if rests || is_late { 0 } else { *waits + 1 };
+        for (word, fresh) in (first..).zip(fresh) {
+            let aged = lane.aged[word as usize];
+            let due = match () {
+                () if all => aged | fresh,
+                () if rests || is_late => aged & !fresh,
+                () => 0,
+            };
+            lane.aged[word as usize] = (aged | fresh) & !due;
+            if due != 0 {
+                self.write_pages(lane, word * WORD_PAGES, due)?;
+            }
         }
-        // Relaxed: a counter.
-        self.image_written.store(writing.bytes_written, Ordering::Relaxed);
         Ok(())
     }
 
@@ -263,14 +314,13 @@ impl BulkMedium {
         if !self.is_ours() {
             return Err(self.failure());
         }
-        let mut writing = self.writing.lock();
         if self.is_finished() {
             return Ok(());
         }
         if self.refuses() {
             return Err(self.failure());
         }
-        match self.write_rest(&mut writing) {
+        match self.write_rest() {
             Ok(()) => {
                 // Release pairs with the Acquire in `is_finished`.
                 self.finished.store(true, Ordering::Release);
@@ -283,15 +333,20 @@ impl BulkMedium {
         }
     }
 
-    fn write_rest(&self, writing: &mut Writing) -> Result<()> {
-        self.write_marked(writing, true)?;
+    fn write_rest(&self) -> Result<()> {
+        let write_lane = |lane: usize| self.write_marked(&mut self.lanes[lane].lock(), true);
+        if self.background {
+            fan_out(LANES, write_lane).into_iter().collect::<Result<()>>()?;
+        } else {
+            (0..LANES).try_for_each(write_lane)?;
+        }
         let grown = self.grown();
         let pages = grown / PAGE_BYTES as u64;
-        writing.write_sums(pages)?;
+        self.write_sums(pages)?;
         self.files.image.sync(here())?;
         self.files.sums.sync(here())?;
         let mut superblock = self.superblock.lock();
-        let digest = writing.sums.digest(pages, superblock.current().seed());
+        let digest = self.sums.digest(pages, superblock.current().seed());
         for _ in 0..2 {
             // Durable-order: data file and page checksums before the first of these two, which makes the pool;
             // otherwise a crash would leave one with pages that were never written. It leaves the copy alone that says
@@ -320,94 +375,126 @@ impl BulkMedium {
         stat.poisoned = self.first_error.get().map(ToString::to_string);
         stat
     }
-}
 
-impl Writing {
     /// Writes those of 64 pages from `first` on whose bit is set, and notes their checksums.
-    fn write_pages(&mut self, memory: &Reservation, first: u64, due: u64) -> Result<()> {
+    fn write_pages(&self, lane: &mut Lane, first: u64, due: u64) -> Result<()> {
         let mut left = due;
         while left != 0 {
             let start = left.trailing_zeros();
             let count = (left >> start).trailing_ones();
             left &= !(u64::MAX >> (u64::BITS - count) << start);
-            self.write_run(memory, first + u64::from(start), count as usize)?;
+            self.add_to_run(lane, first + u64::from(start), u64::from(count))?;
         }
         Ok(())
     }
 
-    /// Writes consecutive pages.
-    fn write_run(&mut self, memory: &Reservation, first: u64, count: usize) -> Result<()> {
-        let bytes = &mut self.buffer[..count * PAGE_BYTES];
-        let offset = first * PAGE_BYTES as u64;
-        // SAFETY: inside the reservation: pages are marked below what was grown. Another thread may store to them
-        // meanwhile; such a page is written again (invariant 2).
-        unsafe {
-            let from = memory.base().as_ptr().add(offset as usize);
-            copy_words(from, bytes.as_mut_ptr(), bytes.len());
+    /// Notes the checksums of consecutive pages of a piece, and has them written, at `write_run` at the latest.
+    fn add_to_run(&self, lane: &mut Lane, first: u64, count: u64) -> Result<()> {
+        lane.in_memory[(first / PIECE_PAGES) as usize] = true;
+        if first != lane.run.first + lane.run.count || lane.run.count + count > RUN_PAGES_MAX {
+            self.write_run(lane)?;
+            lane.run.first = first;
         }
         let mut is_hole = true;
-        for (page, content) in (first..).zip(bytes.chunks_exact(PAGE_BYTES)) {
-            let sum = page_checksum(content);
+        for page in first..first + count {
+            // SAFETY: inside the reservation: pages are marked below what was grown. Another thread may store to the
+            // page meanwhile, so it is not borrowed; then it is written again (invariant 2).
+            unsafe { copy_words(self.place(page), lane.page.as_mut_ptr(), PAGE_BYTES) };
+            let sum = page_checksum(&lane.page[..]);
             // What was never written is a hole, which reads as zeros.
             is_hole &= sum == 0 && self.sums.get(page) == 0;
             self.sums.set(page, sum);
         }
         if !is_hole {
-            self.files.image.write_at(offset, bytes, here())?;
-            self.bytes_written += bytes.len() as u64;
-            let end = offset + bytes.len() as u64;
-            self.written = match self.written.take() {
-                Some((from, to)) => Some((from.min(offset), to.max(end))),
-                None => Some((offset, end)),
-            };
-        }
-        for piece in first / PIECE_PAGES..=(first + count as u64 - 1) / PIECE_PAGES {
-            self.in_memory[piece as usize] = true;
+            lane.run.count += count;
         }
         Ok(())
     }
 
+    /// Writes the pages of the lane that wait.
+    fn write_run(&self, lane: &mut Lane) -> Result<()> {
+        let PageRun { first, count } = std::mem::take(&mut lane.run);
+        if count == 0 {
+            return Ok(());
+        }
+        let (offset, len) = (first * PAGE_BYTES as u64, count as usize * PAGE_BYTES);
+        // SAFETY: inside the reservation, as above. Only the system reads these bytes, and where another thread stores
+        // to them meanwhile, they are written again.
+        let bytes = unsafe { std::slice::from_raw_parts(self.place(first), len) };
+        if count < RUN_PAGES_MIN {
+            self.files.image.write_at(offset, bytes, here())?;
+        } else {
+            // Nobody reads the file during the load, and whoever opens the pool then may come much later.
+            self.files.image.write_past_cache(offset, bytes, here())?;
+        }
+        // Relaxed: a counter.
+        self.image_written.fetch_add(len as u64, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn place(&self, page: u64) -> *mut u8 {
+        self.memory.base().as_ptr().wrapping_add(page as usize * PAGE_BYTES)
+    }
+
     /// Writes the checksums of the first `pages` pages.
-    fn write_sums(&mut self, pages: u64) -> Result<()> {
-        let blocks = pages.div_ceil(PAGES_PER_BLOCK);
+    fn write_sums(&self, pages: u64) -> Result<()> {
+        let (blocks, mut buffer) =
+            (pages.div_ceil(PAGES_PER_BLOCK), vec![0; SUMS_BLOCKS as usize * PAGE_BYTES]);
         let mut block = 0;
         while block < blocks {
             let part = SUMS_BLOCKS.min(blocks - block);
-            let bytes = &mut self.buffer[..part as usize * PAGE_BYTES];
+            let bytes = &mut buffer[..part as usize * PAGE_BYTES];
             for (number, to) in (block..).zip(bytes.chunks_exact_mut(PAGE_BYTES)) {
                 self.sums.block(number, to);
             }
             self.files.sums.write_at(block * PAGE_BYTES as u64, bytes, here())?;
-            self.bytes_written += bytes.len() as u64;
+            // Relaxed: a counter.
+            self.image_written.fetch_add(bytes.len() as u64, Ordering::Relaxed);
             block += part;
         }
         Ok(())
     }
 
-    /// Gives back the memory of the pieces of a range that the data file has whole.
-    fn give_back(&mut self, medium: &BulkMedium, range: Range) -> Result<()> {
+    /// Gives back the memory of the lane's pieces of a range that the data file has whole.
+    fn give_back(&self, lane: &mut Lane, range: Range) -> Result<()> {
         let Some(fd) = self.files.image.fd() else { return Ok(()) };
         let first = range.offset.div_ceil(PIECE_BYTES);
         let end = (range.offset + range.len) / PIECE_BYTES;
-        let end = end.min(self.aged.len() as u64 * WORD_PAGES / PIECE_PAGES);
-        let mut piece = first;
-        while piece < end {
-            let is_settled = |piece: &u64| {
-                let mut words = piece * PIECE_PAGES / WORD_PAGES..(piece + 1) * PIECE_PAGES / WORD_PAGES;
-                self.in_memory[*piece as usize]
-                    && words.all(|word| self.aged[word as usize] | medium.marks.get(word) == 0)
-            };
-            let count = (piece..end).take_while(is_settled).count() as u64;
-            if count > 0 {
-                let (offset, len) = (piece * PIECE_BYTES, count * PIECE_BYTES);
-                let mapped = medium.memory.replace_by_private(offset as usize, len as usize, fd, offset);
+        let end = end.min(lane.aged.len() as u64 * WORD_PAGES / PIECE_PAGES);
+        for piece in (first..end).filter(|piece| *piece as usize % LANES == lane.number) {
+            let is_settled = lane.in_memory[piece as usize]
+                && words_of(piece).all(|word| lane.aged[word as usize] | self.marks.get(word) == 0);
+            if is_settled {
+                let offset = piece * PIECE_BYTES;
+                let mapped =
+                    self.memory.replace_by_private(offset as usize, PIECE_BYTES as usize, fd, offset);
                 mapped.map_err(|e| self.files.image.error("map", &e))?;
-                self.in_memory[piece as usize..(piece + count) as usize].fill(false);
+                lane.in_memory[piece as usize] = false;
             }
-            piece += count + 1;
         }
         Ok(())
     }
+
+    /// Gives memory of a range back that is a lane's. False when the lane is being written, and does not lag.
+    fn page_out_lane(&self, number: usize, range: Range) -> Result<bool> {
+        let mut lane = match self.lanes[number].try_lock() {
+            Some(lane) => lane,
+            // While the background thread writes, there will soon be more to give back.
+            None if self.lag(number) < LAG_PAGES => return Ok(false),
+            // Pages come faster than they can be written: without this wait they would pile up in memory.
+            None => self.lanes[number].lock(),
+        };
+        if !self.background {
+            self.write_marked(&mut lane, false)?;
+        }
+        self.give_back(&mut lane, range)?;
+        Ok(true)
+    }
+}
+
+/// The words with a piece's marks.
+fn words_of(piece: u64) -> std::ops::Range<u64> {
+    piece * PIECE_PAGES / WORD_PAGES..(piece + 1) * PIECE_PAGES / WORD_PAGES
 }
 
 impl MediumOps for BulkMedium {
@@ -488,17 +575,9 @@ impl MediumOps for BulkMedium {
         if self.refuses() {
             return Err(self.failure());
         }
-        let mut writing = match self.writing.try_lock() {
-            Some(writing) => writing,
-            // While the background thread writes, there will soon be more to give back.
-            // Relaxed: as where pages are marked.
-            None if self.marked.load(Ordering::Relaxed) < LAG_PAGES => return Ok(false),
-            // Pages come faster than they can be written: without this wait they would pile up in memory.
-            None => self.writing.lock(),
-        };
-        let taken = if self.background { Ok(()) } else { self.write_marked(&mut writing, false) };
-        let given = taken.and_then(|()| writing.give_back(self, range));
-        given.map(|()| true).inspect_err(|e| self.poison(e.clone()))
+        (0..LANES)
+            .try_fold(true, |all, lane| self.page_out_lane(lane, range).map(|given| all & given))
+            .inspect_err(|e| self.poison(e.clone()))
     }
 
     fn poisoned(&self) -> Option<Error> {

@@ -243,6 +243,10 @@ impl StorageFile for FaultyFile {
         self.write(bytes, |part| self.inner.write_at(offset, part, site))
     }
 
+    fn write_past_cache(&self, offset: u64, bytes: &[u8], site: Site) -> io::Result<()> {
+        self.write(bytes, |part| self.inner.write_past_cache(offset, part, site))
+    }
+
     fn prepare_durable(&self) -> io::Result<()> {
         self.faulty.pass(&self.path, Operation::Open)?;
         self.inner.prepare_durable()

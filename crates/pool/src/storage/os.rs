@@ -31,6 +31,8 @@ struct OsFile {
     /// The second handle for durable writes; `None` inside: not possible here. Decided once, at the first write at
     /// the latest: when a write past the page cache and one through it meet in a page, one may be lost.
     direct: OnceLock<Option<File>>,
+    /// The handle for writes past the page cache that a sync makes durable; `None` inside: not possible here.
+    past_cache: OnceLock<Option<File>>,
     /// How such writes are made since the disk refused one that was no multiple of its sectors.
     wide: OnceLock<WideSectors>,
     /// The process that locked it.
@@ -185,6 +187,7 @@ impl OsFile {
         Box::new(Self {
             file: Arc::new(file),
             direct: OnceLock::new(),
+            past_cache: OnceLock::new(),
             wide: OnceLock::new(),
             locked: OnceLock::new(),
         })
@@ -229,8 +232,17 @@ impl StorageFile for OsFile {
         mangrove_sys::without_size_signal(|| self.file.write_all_at(bytes, offset))
     }
 
-    fn will_sync(&self, offset: u64, len: u64) {
-        file::start_writing(&self.file, offset, len);
+    fn write_past_cache(&self, offset: u64, bytes: &[u8], site: Site) -> io::Result<()> {
+        if let Some(past) = self.past_cache.get_or_init(|| file::open_direct(&self.file).ok()) {
+            match mangrove_sys::without_size_signal(|| past.write_all_at(bytes, offset)) {
+                // A file system that accepts the flag but not the write: nothing has been written.
+                Err(e) if e.kind() == io::ErrorKind::InvalidInput => {}
+                other => return other,
+            }
+        }
+        self.write_at(offset, bytes, site)?;
+        file::start_writing(&self.file, offset, bytes.len() as u64);
+        Ok(())
     }
 
     fn prepare_durable(&self) -> io::Result<()> {

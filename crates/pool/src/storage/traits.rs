@@ -198,10 +198,14 @@ pub trait StorageFile: Send + Sync {
     /// The operating system's; any part of the bytes may have been written.
     fn write_at(&self, offset: u64, bytes: &[u8], site: Site) -> io::Result<()>;
 
-    /// Announces that what was written to `offset..offset + len` will be synced, so that the system may start writing
-    /// it. A hint: it makes nothing durable.
-    fn will_sync(&self, offset: u64, len: u64) {
-        let _ = (offset, len);
+    /// As `write_at`, but where the system can it goes to the medium at once, past the page cache: for much that nobody
+    /// will read soon. No other write of the same pages may be under way. Offset, length and the address of `bytes` are
+    /// multiples of 4 KiB.
+    ///
+    /// # Errors
+    /// As `write_at`.
+    fn write_past_cache(&self, offset: u64, bytes: &[u8], site: Site) -> io::Result<()> {
+        self.write_at(offset, bytes, site)
     }
 
     /// Opens the O_DIRECT descriptor that `write_durable` uses. Optional: without this call, `write_durable` opens
