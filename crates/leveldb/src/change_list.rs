@@ -147,7 +147,9 @@ impl Default for ChangeBytes {
 }
 
 impl ChangeBytes {
+    #[inline]
     pub(crate) fn put(&mut self, key: &[u8], value: &[u8]) {
+        self.0.reserve(1 + 2 * LENGTH_BYTES_MAX as usize + key.len() + value.len());
         self.0.push(SETS);
         self.push_slice(key);
         self.push_slice(value);
@@ -179,6 +181,7 @@ impl ChangeBytes {
         ChangeList::of(&self.0).unwrap_or(ChangeList { count: 0, bytes: &[] })
     }
 
+    #[inline]
     fn push_slice(&mut self, bytes: &[u8]) {
         let mut len = bytes.len();
         while len >= 0x80 {
@@ -189,9 +192,12 @@ impl ChangeBytes {
         self.0.extend_from_slice(bytes);
     }
 
+    #[inline]
     fn count(&mut self, more: usize) {
-        let count = self.list().count + more;
-        self.0[COUNT_AT..HEADER_BYTES].copy_from_slice(&(count as u32).to_le_bytes());
+        let count = self.0.first_chunk_mut::<HEADER_BYTES>().and_then(|header| header.last_chunk_mut::<4>());
+        if let Some(count) = count {
+            *count = u32::from_le_bytes(*count).wrapping_add(more as u32).to_le_bytes();
+        }
     }
 }
 

@@ -48,6 +48,11 @@ impl KeyOrder {
         Self(comparator)
     }
 
+    /// The order is byte by byte.
+    pub(crate) fn is_bytewise(&self) -> bool {
+        self.0.is_none()
+    }
+
     #[inline]
     pub(crate) fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
         match &self.0 {

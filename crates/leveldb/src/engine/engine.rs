@@ -46,6 +46,11 @@ pub(crate) trait StorageEngine: Send + Sync {
     fn delete(&self, key: &[u8], sync: bool) -> Result<()>;
     /// Applies a batch: all of it or nothing, for readers as for crashes.
     fn write(&self, batch: ChangeList<'_>, sync: bool) -> Result<()>;
+    /// As `write` without sync, for an import: after an error some of the changes may be there. Fast where keys ascend
+    /// and come after all others.
+    fn load(&self, batch: ChangeList<'_>) -> Result<()> {
+        self.write(batch, false)
+    }
     /// Calls `found` with the value of `key`, once, if there is one.
     fn get(&self, key: &[u8], found: &mut dyn FnMut(&[u8])) -> Result<()>;
     /// This instant, to read from while writers continue.
@@ -58,6 +63,10 @@ pub(crate) trait StorageEngine: Send + Sync {
     }
     /// Reads everything against its checksums and rules; returns one message for each thing that is wrong.
     fn check(&self) -> Result<Vec<String>>;
+    /// Records now. Unlike all figures, they are there at once.
+    fn record_count(&self) -> Result<u64> {
+        Ok(self.figures().records)
+    }
     /// Figures of the engine.
     fn figures(&self) -> Figures;
     /// The order of two keys.

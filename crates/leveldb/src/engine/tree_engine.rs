@@ -125,6 +125,7 @@ impl TreeEngine {
             clients,
             runtime: Some(runtime),
             tree: UnsafeCell::new(tree),
+            edge: UnsafeCell::default(),
             pins: Pins::default(),
             changes: AtomicU64::new(0),
             unacked_syncs: UnackedSyncs::new(number),
@@ -153,6 +154,10 @@ impl StorageEngine for TreeEngine {
 
     fn write(&self, batch: ChangeList<'_>, sync: bool) -> Result<()> {
         self.0.write(WriteKind::Many(batch), sync)
+    }
+
+    fn load(&self, batch: ChangeList<'_>) -> Result<()> {
+        self.0.write(WriteKind::Load(batch), false)
     }
 
     fn get(&self, key: &[u8], found: &mut dyn FnMut(&[u8])) -> Result<()> {
@@ -186,6 +191,10 @@ impl StorageEngine for TreeEngine {
             must_have_answered(tree.order())?;
             Ok(problems)
         })?
+    }
+
+    fn record_count(&self) -> Result<u64> {
+        self.0.read(|tree| tree.size().0)
     }
 
     fn figures(&self) -> Figures {

@@ -7,6 +7,7 @@ use crate::engine::pins::Pins;
 use crate::engine::tree_cursor::{TreeHolder, must_have_answered, no_answer};
 use crate::engine::unacked_syncs::UnackedSyncs;
 use crate::status::{Failure, FailureKind, Result};
+use crate::tree::load::RightEdge;
 use crate::tree::tree::{RecordTree, Refusal, TreeMemory};
 use mangrove_durable::route::{mangrove_arena_alloc, mangrove_arena_free};
 use mangrove_durable::{Client, Runtime, will_write};
@@ -64,6 +65,8 @@ pub(super) struct TreeStore {
     pub(super) clients: Vec<Mutex<Option<Client>>>,
     pub(super) runtime: Option<Arc<Runtime>>,
     pub(super) tree: UnsafeCell<RecordTree<DurableMemory>>,
+    /// Where an import continues; of writers, as the tree.
+    pub(super) edge: UnsafeCell<RightEdge>,
     pub(super) pins: Pins,
     /// Counts batches: positions in the tree are valid as long as it does not change.
     pub(super) changes: AtomicU64,
@@ -121,6 +124,8 @@ pub(super) fn refusal(why: Refusal) -> Failure {
 pub(super) enum WriteKind<'a> {
     One(Change<'a>),
     Many(ChangeList<'a>),
+    /// As `Many`, of an import: after a failure a part of them may be there.
+    Load(ChangeList<'a>),
     /// Frees versions that no reader needs.
     Sweep,
 }
@@ -146,9 +151,15 @@ unsafe extern "C" fn write(arg: *mut c_void) {
     let readers = store.pins.readers();
     // Relaxed: readers load it inside their sections, which the runtime orders after this command.
     store.changes.fetch_add(1, Ordering::Relaxed);
+    // SAFETY: as the tree.
+    let edge = unsafe { &mut *store.edge.get() };
+    if !matches!(writing.kind, WriteKind::Load(_)) {
+        edge.forget();
+    }
     writing.outcome = match writing.kind {
         WriteKind::One(change) => tree.apply(std::iter::once(change), &readers),
         WriteKind::Many(batch) => tree.apply(batch.changes(), &readers),
+        WriteKind::Load(batch) => tree.load(edge, batch.changes(), &readers),
         WriteKind::Sweep => {
             tree.sweep(&readers, SWEEP_COUNT);
             Ok(tree.number())
@@ -157,7 +168,9 @@ unsafe extern "C" fn write(arg: *mut c_void) {
     if let (true, Ok(number)) = (writing.sync, writing.outcome) {
         match writing.kind {
             WriteKind::One(change) => store.unacked_syncs.note_sync(number, std::iter::once(change)),
-            WriteKind::Many(batch) => store.unacked_syncs.note_sync(number, batch.changes()),
+            WriteKind::Many(batch) | WriteKind::Load(batch) => {
+                store.unacked_syncs.note_sync(number, batch.changes());
+            }
             WriteKind::Sweep => {}
         }
     }

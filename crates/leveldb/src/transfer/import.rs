@@ -1,9 +1,9 @@
 //! From LevelDB to this library.
 //!
-//! One thread reads with LevelDB, another writes to the engine, without a log; a thread of the pool's writes the data
-//! file.
+//! One thread reads with LevelDB, and begins before there is a database to write to; the calling one writes to the
+//! engine, without a log; threads of the pool's write the data file.
 
-use super::foreign::{ForeignCursor, ForeignDb, ForeignLibrary, must_be_bytewise};
+use super::foreign::{ForeignDb, ForeignLibrary, must_be_bytewise};
 use super::options::{BATCH_BYTES, TransferOptions, open_ours};
 use super::outcome::{Result, TransferError, TransferProgress, Transferred};
 use super::partial::Partial;
@@ -18,7 +18,7 @@ use std::path::Path;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 /// Batches that wait for the engine.
-const BATCHES_WAITING_MAX: usize = 4;
+const BATCHES_WAITING_MAX: usize = 8;
 /// Bytes of records between two looks at how much memory files take that are mapped.
 const LOOK_BYTES: usize = 16 << 20;
 /// Bytes of mapped files beyond which LevelDB's are given back. The 64 files that it has open at a time
@@ -58,29 +58,24 @@ pub fn import(
     if !options.force {
         expected.need().must_fit(&partial.join("."))?;
     }
-    let to = open_ours(&partial.built(), true)?;
     let mut progress = TransferProgress { bytes_expected: expected.bytes, ..TransferProgress::default() };
     let (sender, receiver) = sync_channel(BATCHES_WAITING_MAX);
     // The way back of batches that were written: memory that is new must be cleared by the kernel.
-    let (give_back, used) = sync_channel(BATCHES_WAITING_MAX + 1);
+    let (give_back, used) = sync_channel(BATCHES_WAITING_MAX + 2);
     std::thread::scope(|scope| {
-        let (to, writer) = (&to, std::thread::Builder::new().name("import".into()));
-        let writer = writer
-            .spawn_scoped(scope, move || write_all(to, &receiver, &give_back))
+        let reader = std::thread::Builder::new().name("import-read".into());
+        let view = &view;
+        let reader = reader
+            .spawn_scoped(scope, move || read_all(from, view, &sender, &used))
             .map_err(|e| TransferError::Failed(format!("cannot start a thread: {e}")))?;
-        let read = read_all(from.cursor(), &view, (&sender, &used), &mut progress, watch);
-        drop(sender);
-        let written =
-            writer.join().unwrap_or_else(|_| Err(Failure::corruption("the writing thread panicked")));
-        // The writer's failure is the reason why the reader stopped.
-        written.map_err(|e| TransferError::Failed(format!("{}: {}", target.display(), e.message())))?;
-        read.map_err(|end| match end {
-            ReadEnd::Stopped => TransferError::Stopped,
-            ReadEnd::Told(why) => told(why),
-        })
+        let to = open_ours(&partial.built(), true)?;
+        if load_all(&to, target, (receiver, &give_back), &mut progress, watch)? {
+            return finish(&to, progress.records);
+        }
+        // Without an end the reader has failed.
+        let read = reader.join().unwrap_or_else(|_| Err("the thread that reads panicked".into()));
+        read.map_err(told)
     })?;
-    finish(to, progress.records)?;
-    drop(from);
     partial.publish()?;
     Ok(Transferred { records: progress.records, bytes: progress.bytes })
 }
@@ -135,28 +130,28 @@ fn expected(from: &ForeignDb<'_>, files_bytes: u64) -> std::result::Result<Expec
     Ok(Expected { records: (records as f64 * times) as u64, bytes: (bytes as f64 * times) as u64 })
 }
 
-/// Why reading ended early.
-enum ReadEnd {
-    Stopped,
-    /// LevelDB's message.
-    Told(String),
+/// Records that were read.
+struct Read {
+    batch: ChangeBytes,
+    /// Bytes of keys and values.
+    bytes: u64,
+    is_last: bool,
 }
 
-/// Sends all records in batches; takes the batches that come back.
+/// Sends all records in batches, in batches that come back, and closes the database, while the end of the load is
+/// written. Ends early when nobody receives.
 fn read_all(
-    mut cursor: ForeignCursor<'_>,
+    from: ForeignDb<'_>,
     view: &SourceView,
-    (to, used): (&SyncSender<ChangeBytes>, &Receiver<ChangeBytes>),
-    progress: &mut TransferProgress,
-    watch: &mut dyn FnMut(TransferProgress) -> ControlFlow<()>,
-) -> std::result::Result<(), ReadEnd> {
-    let (mut batch, mut unseen) = (ChangeBytes::default(), 0);
+    to: &SyncSender<Read>,
+    used: &Receiver<ChangeBytes>,
+) -> std::result::Result<(), String> {
+    let (mut cursor, mut batch, mut bytes, mut unseen) = (from.cursor(), ChangeBytes::default(), 0, 0);
     loop {
-        let record = cursor.record().map_err(ReadEnd::Told)?;
+        let record = cursor.record()?;
         if let Some((key, value)) = record {
             batch.put(key, value);
-            progress.records += 1;
-            progress.bytes += (key.len() + value.len()) as u64;
+            bytes += (key.len() + value.len()) as u64;
         }
         let is_last = record.is_none();
         if batch.len() >= BATCH_BYTES || is_last {
@@ -165,41 +160,50 @@ fn read_all(
                 unseen = 0;
                 view.give_back_mapped(MAPPED_BYTES_MAX);
             }
-            // Nobody receives any more: the writer has failed, and says why.
-            if to.send(std::mem::replace(&mut batch, used.try_recv().unwrap_or_default())).is_err() {
+            let next = used.try_recv().unwrap_or_default();
+            let read = Read { batch: std::mem::replace(&mut batch, next), bytes, is_last };
+            bytes = 0;
+            if to.send(read).is_err() || is_last {
                 return Ok(());
             }
-            if watch(*progress).is_break() {
-                return Err(ReadEnd::Stopped);
-            }
-        }
-        if is_last {
-            return Ok(());
         }
         cursor.next();
     }
 }
 
-fn write_all(
+/// Loads all batches into the new database. False when they end without the last one.
+fn load_all(
     to: &leveldb_t,
-    batches: &Receiver<ChangeBytes>,
-    used: &SyncSender<ChangeBytes>,
-) -> crate::status::Result<()> {
-    let engine = to.engine()?;
-    batches.iter().try_for_each(|mut batch| {
-        engine.write(batch.list(), false)?;
+    target: &Path,
+    (batches, used): (Receiver<Read>, &SyncSender<ChangeBytes>),
+    progress: &mut TransferProgress,
+    watch: &mut dyn FnMut(TransferProgress) -> ControlFlow<()>,
+) -> Result<bool> {
+    let failed = |e: Failure| TransferError::Failed(format!("{}: {}", target.display(), e.message()));
+    let engine = to.engine().map_err(failed)?;
+    for Read { mut batch, bytes, is_last } in batches {
+        engine.load(batch.list()).map_err(failed)?;
+        progress.records += batch.list().len() as u64;
+        progress.bytes += bytes;
         batch.clear();
         // The channel holds all batches. At the end the reader is gone, and the batch is dropped.
         let _ = used.try_send(batch);
-        engine.page_out_loaded()
-    })
+        engine.page_out_loaded().map_err(failed)?;
+        if watch(*progress).is_break() {
+            return Err(TransferError::Stopped);
+        }
+        if is_last {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
-/// Ends the load, which makes the database, and closes it; every record must be there.
-fn finish(to: leveldb_t, records: u64) -> Result<()> {
+/// Ends the load, which makes the database; every record must be there.
+fn finish(to: &leveldb_t, records: u64) -> Result<()> {
     let engine = to.engine()?;
     engine.compact()?;
-    let there = engine.figures().records;
+    let there = engine.record_count()?;
     if there != records {
         return Err(TransferError::Failed(format!("{records} records were read, and {there} are there")));
     }

@@ -154,6 +154,9 @@ pub(crate) struct LeafSlot {
     pub(crate) record: *mut RecordVersion,
 }
 
+/// What a slot that was never used holds.
+pub(crate) const EMPTY_SLOT: LeafSlot = LeafSlot { prefix: 0, record: ptr::null_mut() };
+
 #[repr(C, align(32))]
 pub(crate) struct LeafNode {
     pub(crate) order: Permutation,
@@ -170,6 +173,10 @@ pub(crate) struct ChildEntry {
     pub(crate) separator: *mut Separator,
     pub(crate) node: *mut u8,
 }
+
+/// What a child's place that was never used holds.
+pub(crate) const EMPTY_CHILD: ChildEntry =
+    ChildEntry { prefix: 0, separator: ptr::null_mut(), node: ptr::null_mut() };
 
 /// A key; its bytes follow it.
 #[repr(C)]
@@ -226,6 +233,12 @@ fn looser_skip(order: &KeyOrder, any: &[u8], key: &[u8], skip: usize) -> Option<
 fn tighter_skip(shared: usize, skip: usize) -> Option<usize> {
     let sought = shared.saturating_sub(SHARED_SPARE).min(usize::from(u8::MAX));
     (shared > skip + SHARED_BEYOND_MAX && sought > skip).then_some(sought)
+}
+
+/// What a new node should skip, whose keys are `first`, `last` and others between them.
+pub(crate) fn skip_of(order: &KeyOrder, first: &[u8], last: &[u8]) -> usize {
+    // As long as it has one key, nothing is known of those that will come.
+    if first == last { 0 } else { tighter_skip(order.shared(first, last), 0).unwrap_or(0) }
 }
 
 impl LeafNode {

@@ -8,7 +8,8 @@ use std::cmp::Ordering;
 use std::ptr;
 
 impl<M: TreeMemory> RecordTree<M> {
-    fn separator(&self, key: &[u8]) -> Option<*mut Separator> {
+    /// A separator for a child whose keys begin with `key`.
+    pub(super) fn separator(&self, key: &[u8]) -> Option<*mut Separator> {
         let bytes = Separator::bytes(key);
         let separator = self.memory.alloc(bytes, align_of::<Separator>()).cast::<Separator>();
         if separator.is_null() {

@@ -3,7 +3,8 @@
 
 use crate::change_list::Change;
 use crate::order::{Direction, KeyOrder};
-use crate::tree::node::RecordVersion;
+use crate::tree::load::RightEdge;
+use crate::tree::node::{LEAF_SLOTS, RecordVersion};
 use crate::tree::tree::{Readers, RecordTree, Refusal, TreeMemory, WalkStart};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -275,6 +276,112 @@ fn run(seed: u64, steps: usize, span: usize) {
     tree.apply(keys.iter().map(|k| Change::Delete(k)), &Readers::default()).expect("memory");
     memory.verify();
     assert_eq!(memory.blocks(), empty, "blocks are left over");
+}
+
+/// Loads of ascending keys, with others among them, between changes of other kinds, with failing allocations:
+/// everything as in a model.
+fn run_loads(seed: u64, steps: usize) {
+    let (memory, mut random) = (Watched::default(), Random(seed));
+    let mut tree = RecordTree::create(KeyOrder::new(None), memory.clone()).expect("memory");
+    let (empty, mut edge) = (memory.blocks(), RightEdge::default());
+    let (mut model, mut next) = (Model::new(), 0);
+    for step in 0..steps {
+        let mut changes: Vec<(Vec<u8>, Option<Vec<u8>>)> = (0..random.below(300))
+            .map(|_| {
+                next += 1 + random.below(3);
+                (
+                    format!("with a common beginning {next:08}").into(),
+                    Some(vec![step as u8; random.below(50)]),
+                )
+            })
+            .collect();
+        // Keys that were there, that come before, that come twice; and deletions, of the last keys too.
+        for _ in 0..[0, 0, 1, 40][random.below(4)] {
+            let at = random.below(changes.len() + 1);
+            let key = changes.get(at).map_or_else(|| random.key(40), |change| change.0.clone());
+            changes.insert(at, (key, (random.below(2) == 0).then(|| vec![7; 3])));
+        }
+        let listed: Vec<_> = changes
+            .iter()
+            .map(|(k, v)| v.as_ref().map_or(Change::Delete(k), |v| Change::Put(k, v)))
+            .collect();
+        if random.below(4) == 0 {
+            edge.forget();
+            tree.apply(listed.into_iter(), &Readers::default()).expect("memory");
+        } else if random.below(4) == 0 {
+            memory.0.borrow_mut().left = Some(random.below(listed.len() + 1));
+            let outcome = tree.load(&mut edge, listed.into_iter(), &Readers::default());
+            memory.0.borrow_mut().left = None;
+            if outcome.is_err() {
+                // Some of the changes are there, the first ones.
+                let there = all(&tree, Direction::Forward, u64::MAX);
+                let mut with = model.clone();
+                let mut prefixes = changes.into_iter();
+                while there != with.clone().into_iter().collect::<Vec<_>>() {
+                    let (key, value) = prefixes.next().expect("what is there is no prefix of the changes");
+                    match value {
+                        Some(value) => drop(with.insert(key, value)),
+                        None => drop(with.remove(&key)),
+                    }
+                }
+                model = with;
+                changes = Vec::new();
+            }
+        } else {
+            tree.load(&mut edge, listed.into_iter(), &Readers::default()).expect("memory");
+        }
+        memory.verify();
+        for (key, value) in changes {
+            match value {
+                Some(value) => drop(model.insert(key, value)),
+                None => drop(model.remove(&key)),
+            }
+        }
+        compare(&tree, &model, u64::MAX, &mut random, 40);
+        let bytes: usize = model.iter().map(|(k, v)| k.len() + v.len()).sum();
+        assert_eq!(tree.size(), (model.len() as u64, bytes as u64));
+        assert_eq!(tree.check(), Vec::<String>::new());
+        memory.is_all_of(&tree);
+    }
+    let keys: Vec<_> = model.keys().cloned().collect();
+    assert!(tree.head().height >= 3, "too few records for inner nodes that split");
+    tree.apply(keys.iter().map(|k| Change::Delete(k)), &Readers::default()).expect("memory");
+    memory.verify();
+    assert_eq!(memory.blocks(), empty, "blocks are left over");
+}
+
+#[test]
+fn loads_are_as_a_model() {
+    for seed in 0..3 {
+        run_loads(seed, 150);
+    }
+}
+
+#[test]
+fn a_load_of_ascending_keys_fills_leaves_and_skips_what_keys_share() {
+    let memory = Watched::default();
+    let mut tree = RecordTree::create(KeyOrder::new(None), memory.clone()).expect("memory");
+    let mut edge = RightEdge::default();
+    let keys: Vec<_> =
+        (0..30 * 22 * 3).map(|i| format!("with a common beginning {i:08}").into_bytes()).collect();
+    for part in keys.chunks(1000) {
+        tree.load(&mut edge, part.iter().map(|key| Change::Put(key, b"value")), &Readers::default())
+            .expect("memory");
+    }
+    let mut leaf = tree.place(WalkStart::End, Direction::Forward).leaf;
+    let (mut leaves, mut skipped) = (0, 0);
+    while !leaf.is_null() {
+        // SAFETY: a live leaf.
+        let order = unsafe { (*leaf).order };
+        assert_eq!(usize::from(order.count), LEAF_SLOTS);
+        (leaves, skipped) = (leaves + 1, skipped + usize::from(order.skip >= 24));
+        // SAFETY: as above.
+        leaf = unsafe { (*leaf).next };
+    }
+    assert_eq!((leaves, skipped), (22 * 3, 22 * 3));
+    assert_eq!(tree.head().height, 2);
+    assert_eq!(tree.check(), Vec::<String>::new());
+    assert_eq!(all(&tree, Direction::Forward, u64::MAX).into_iter().map(|r| r.0).collect::<Vec<_>>(), keys);
 }
 
 #[test]

@@ -25,7 +25,7 @@ struct AppliedChange {
 
 impl<M: TreeMemory> RecordTree<M> {
     /// A new record, which nothing refers to yet.
-    fn record(&self, number: u64, key: &[u8], value: Option<&[u8]>) -> Option<*mut RecordVersion> {
+    pub(super) fn record(&self, number: u64, key: &[u8], value: Option<&[u8]>) -> Option<*mut RecordVersion> {
         let bytes = RecordVersion::bytes(key, value)?;
         let record = self.memory.alloc(bytes, align_of::<RecordVersion>()).cast::<RecordVersion>();
         if record.is_null() {
@@ -67,13 +67,7 @@ impl<M: TreeMemory> RecordTree<M> {
                 return Err(refused);
             }
         }
-        // SAFETY: the root is the tree's.
-        unsafe {
-            self.set(&raw mut (*root).number, number);
-            if self.head().magic != MAGIC {
-                self.set(&raw mut (*root).magic, MAGIC);
-            }
-        }
+        self.begin_number(number);
         let mut size = self.size();
         for step in steps {
             self.finish(step, readers, &mut size);
@@ -87,6 +81,18 @@ impl<M: TreeMemory> RecordTree<M> {
         // A removal without an answer leaves a record that marks its key as deleted.
         self.order.answered();
         Ok(number)
+    }
+
+    /// Makes `number` the number of the last batch.
+    pub(super) fn begin_number(&mut self, number: u64) {
+        let root = self.root;
+        // SAFETY: the root is the tree's.
+        unsafe {
+            self.set(&raw mut (*root).number, number);
+            if self.head().magic != MAGIC {
+                self.set(&raw mut (*root).magic, MAGIC);
+            }
+        }
     }
 
     /// Puts a new version of a key before the others. `near`: the leaf where the batch's change before this one
