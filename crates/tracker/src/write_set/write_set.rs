@@ -484,7 +484,7 @@ fn subtract(ranges: &mut OwnVec<(usize, usize)>, scratch: &mut OwnVec<(usize, us
 
 #[cfg(test)]
 mod tests {
-    use super::{Event, RANGE_COUNT_MAX, WriteSet};
+    use super::{Event, GAP_BYTES, RANGE_COUNT_MAX, WriteSet};
     use proptest::prelude::*;
     use proptest::test_runner::RngSeed;
     use std::cell::Cell;
@@ -520,16 +520,23 @@ mod tests {
         let mut writes = WriteSet::new(32).unwrap();
         (0..100).for_each(|at| writes.record(BASE + 160 * at, 156));
         assert_eq!(writes.large(), [(BASE, 160 * 99 + 156)]);
-        // A whole block is left between these two, and part of an exact range.
+        // A gap that no allocator leaves.
         writes.clear();
         writes.record(BASE, 96);
-        writes.record(BASE + 128, 96);
-        assert_eq!(writes.large(), [(BASE, 96), (BASE + 128, 96)]);
-        writes.clear();
-        writes.set_exact(&[(BASE + 98, 1)]);
-        writes.record(BASE, 96);
-        writes.record(BASE + 100, 96);
-        assert_eq!(writes.ranges(), [(BASE, 96), (BASE + 100, 96)]);
+        writes.record(BASE + 96 + GAP_BYTES, 96);
+        assert_eq!(writes.large(), [(BASE, 96), (BASE + 96 + GAP_BYTES, 96)]);
+        // A short gap that has exact bytes, at the end of a page; the second write touches none of that page.
+        let border = BASE + 0x1000;
+        for (exact, expected) in [
+            (vec![], vec![(border - 200, 296)]),
+            (vec![(border - 4, 4)], vec![(border - 200, 192), (border, 96)]),
+        ] {
+            writes.set_exact(&exact);
+            writes.clear();
+            writes.record(border - 200, 192);
+            writes.record(border, 96);
+            assert_eq!(writes.large(), expected);
+        }
     }
 
     proptest! {
