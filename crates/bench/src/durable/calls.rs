@@ -99,22 +99,42 @@ pub(super) fn run(b: &mut Bench) -> anyhow::Result<()> {
 
 /// Words that a call of `run_stores` writes, one after the other.
 const STORES: usize = 1 << 16;
+/// Bytes of a copy, and how far copies are from each other.
+const COPY_BYTES: usize = 200;
+const COPY_STEP: usize = 208;
 
 static VARIABLES: [AtomicU64; STORES] = [const { AtomicU64::new(0) }; STORES];
 
-/// Stores to all words at `arg`, one by one.
-unsafe extern "C" fn store_words(arg: *mut c_void) {
-    for at in 0..STORES {
+/// Stores of type T to all of the memory at `arg`, one by one.
+unsafe extern "C" fn store_each<T: From<u8>>(arg: *mut c_void) {
+    let to = arg.cast::<T>();
+    let mut at = 0;
+    while at < STORES * 8 / size_of::<T>() {
+        // Several stores of one round would be recorded together.
+        let place = black_box(to).wrapping_add(at);
         // SAFETY: the caller's words.
-        unsafe { arg.cast::<u64>().add(at).write_volatile(at as u64) };
+        unsafe { place.write_volatile(T::from(at as u8)) };
+        at += 1;
     }
 }
 
-/// The same byte by byte.
-unsafe extern "C" fn store_bytes(arg: *mut c_void) {
-    for at in 0..STORES * 8 {
+/// A struct of 48 bytes.
+#[derive(Clone, Copy)]
+#[expect(dead_code, reason = "it is only written")]
+struct Record([u64; 6]);
+
+impl From<u8> for Record {
+    fn from(byte: u8) -> Self {
+        Self([byte.into(); 6])
+    }
+}
+
+/// Copies by libc, one after the other.
+unsafe extern "C" fn copy_each(arg: *mut c_void) {
+    let from = [7u8; COPY_BYTES];
+    for at in (0..STORES * 8 - COPY_BYTES).step_by(COPY_STEP) {
         // SAFETY: as above.
-        unsafe { arg.cast::<u8>().add(at).write_volatile(at as u8) };
+        unsafe { arg.cast::<u8>().add(at).copy_from_nonoverlapping(from.as_ptr(), black_box(COPY_BYTES)) };
     }
 }
 
@@ -126,17 +146,21 @@ fn run_stores(b: &mut Bench, tracker: &Recompiler) -> anyhow::Result<()> {
     let mut writes = Box::new(WriteSet::new(32)?);
     writes.set_exact(&[(variables.addr(), STORES * 8)]);
     let calls = b.size(400, 20);
-    for (place, words) in [("a static variable", variables), ("the heap", heap.as_mut_ptr().cast())] {
-        for (what, store, count) in
-            [("8 bytes", store_words as Command, STORES), ("1 byte", store_bytes as Command, STORES * 8)]
-        {
+    let kinds: [(&str, Command, usize); 4] = [
+        ("store of 1 byte", store_each::<u8>, STORES * 8),
+        ("store of 8 bytes", store_each::<u64>, STORES),
+        ("store of a struct of 48 bytes", store_each::<Record>, STORES * 8 / 48),
+        ("copy of 200 bytes", copy_each, (STORES * 8 - COPY_BYTES).div_ceil(COPY_STEP)),
+    ];
+    for (what, store, count) in kinds {
+        for (place, words) in [("a static variable", variables), ("the heap", heap.as_mut_ptr().cast())] {
             let all = time(calls, || {
                 writes.clear();
                 // SAFETY: the function writes to so many words, which are there.
                 unsafe { tracker.call(&mut writes, store, words) }?;
                 Ok(())
             })?;
-            let what = format!("store of {what} to {place}, tracked");
+            let what = format!("{what} to {place}, tracked");
             b.add(CALLS, "", "", &what, 1, Unit::Nanoseconds, all / count as f64);
         }
     }

@@ -365,6 +365,7 @@ fn make_state() -> Result<()> {
     context.granules_ptr = GRANULES as u64;
     context.dispatch = stubs::mangrove_tracker_dispatch as *const () as u64;
     context.slow = stubs::mangrove_tracker_slow as *const () as u64;
+    context.slow_exact = stubs::mangrove_tracker_slow_exact as *const () as u64;
     context.slow_masked = stubs::mangrove_tracker_slow_masked as *const () as u64;
     context.slow_copy = stubs::mangrove_tracker_slow_copy as *const () as u64;
     context.slow_range = stubs::mangrove_tracker_slow_range as *const () as u64;

@@ -69,6 +69,12 @@ impl ExactRanges {
         last - first >= PAGE_SLOTS || (first..=last).any(|page| self.pages[page % PAGE_SLOTS] != 0)
     }
 
+    /// Does [lo, hi) touch an exact range?
+    pub(crate) fn touch(&self, lo: usize, hi: usize) -> bool {
+        let at = self.ranges.partition_point(|range| range.1 <= lo);
+        self.ranges.get(at).is_some_and(|range| range.0 < hi)
+    }
+
     /// Cuts [lo, hi) at the borders of the exact ranges: `each(lo, hi, exact)`.
     pub(crate) fn split(&self, mut lo: usize, hi: usize, mut each: impl FnMut(usize, usize, bool)) {
         let mut idx = self.ranges.partition_point(|r| r.1 <= lo);

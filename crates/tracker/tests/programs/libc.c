@@ -88,7 +88,9 @@ void libc_maps(void *a) {
     char *m = mmap(0, 1 << 16, 3, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0); memset(m, 1, 1 << 16);
     m = mremap(m, 1 << 16, 1 << 18, MREMAP_MAYMOVE); m[100000] = 5; munmap(m + 4096, 8192);
     mprotect(m, 4096, PROT_NONE); char *k = mmap(0, 8192, 3, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0); k[5000] = 1;
-    *(char **)(area + 9000) = k; void *b = sbrk(8192); memset(b, 7, 8192); sbrk(-4096);
+    *(char **)(area + 9000) = k; void *b = sbrk(8192);
+    /* Another mapping may lie right above the heap. */
+    if (b != (void *)-1) { memset(b, 7, 8192); sbrk(-4096); }
 }
 void libc_locale(void *a) { setlocale(LC_ALL, "C.UTF-8"); setlocale(LC_ALL, "C"); errno = 77; }
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -152,6 +154,19 @@ void exact_stores(void *a) {
         else if (s->kind == 0 && n == 4) *(volatile int *)p = 1;
         else if (s->kind == 0 && n == 8) *(volatile long *)p = 1;
         else if (s->kind == 0 && n == 16) { __asm__ volatile("movdqu %%xmm0, %0" : "=m"(*(char(*)[16])p)); }
+        else if (s->kind == 4) {
+            /* Stores that the recompiler records together: of 3 to 64 bytes. */
+            volatile short *h = (void *)p; volatile int *w = (void *)p; volatile long *q = (void *)p;
+            if (n == 3) { h[0] = 1; p[2] = 1; }
+            else if (n == 6) { w[0] = 1; h[2] = 1; }
+            else if (n == 12) { q[0] = 1; w[2] = 1; }
+            else if (n == 17) { q[0] = q[1] = 1; p[16] = 1; }
+            else if (n == 24) { q[0] = q[1] = q[2] = 1; }
+            else if (n == 39) { q[0] = q[1] = q[2] = q[3] = 1; w[8] = 1; h[18] = 1; p[38] = 1; }
+            else if (n == 48) { q[0] = q[1] = q[2] = q[3] = q[4] = q[5] = 1; }
+            else if (n == 64) { q[0] = q[1] = q[2] = q[3] = q[4] = q[5] = q[6] = q[7] = 1; }
+            else abort();
+        }
         else if (s->kind == 1) memset((char *)p, 1, n);
         else if (s->kind == 2) memcpy((char *)p, from, n);
         else { char *to = (char *)p; __asm__ volatile("rep stosb" : "+D"(to), "+c"(n) : "a"(1) : "memory"); }

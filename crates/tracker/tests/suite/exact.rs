@@ -50,8 +50,9 @@ const LARGE_BYTES: usize = 1 << 19;
 /// Exact ranges of `exact_large` in libc.c: their borders lie within words, granules of the tracker's flags, and pages.
 const EXACT: [(usize, usize); 5] =
     [(3, 61), (100, 5000), (8192, 4096), (20_001, 300_000), (400_000, 124_288)];
-/// Bytes of a block: outside of the exact ranges the tracker may report so much around a store.
-const BLOCK: usize = 32;
+/// Widths of the stores of kind 4.
+const JOINED: [usize; 8] = [3, 6, 12, 17, 24, 39, 48, 64];
+const PAGE: usize = 4096;
 
 /// A store of `exact_stores` in libc.c.
 #[repr(C)]
@@ -63,9 +64,18 @@ struct Store {
 }
 
 /// Stores of all widths, aligned and not, again and again, often of what is there already; and what is too much for the
-/// tracker's lists. Returns what went wrong.
+/// tracker's lists. Blocks of all sizes. Returns what went wrong.
 pub(crate) fn check_stores(library: &Library, tracker: &dyn Tracker) -> Vec<String> {
+    let rounds = rounds();
     let mut wrong = Vec::new();
+    for block in [32, 16, 64, 128] {
+        let most = if block == 32 { rounds.len() } else { 24 };
+        check_rounds(library, tracker, block, &rounds[..most], &mut wrong);
+    }
+    wrong
+}
+
+fn rounds() -> Vec<Vec<Store>> {
     let mut dice = 88_172_645_463_325_252_u64;
     let mut roll = |sides: usize| {
         dice ^= dice << 13;
@@ -73,41 +83,86 @@ pub(crate) fn check_stores(library: &Library, tracker: &dyn Tracker) -> Vec<Stri
         dice ^= dice << 17;
         (dice % sides as u64) as usize
     };
+    let place = |kind, offset: usize, len: usize| Store { kind, offset: offset as i32, len: len as i32 };
     let mut rounds: Vec<Vec<Store>> = vec![
-        (0..LARGE_BYTES / 64).map(|at| Store { kind: 0, offset: at as i32 * 64, len: 1 }).collect(),
-        (0..LARGE_BYTES / 64).map(|at| Store { kind: 2, offset: at as i32 * 64 + 7, len: 9 }).collect(),
-        (0..4096).map(|at| Store { kind: 0, offset: 8192 + at, len: 1 }).collect(),
+        (0..LARGE_BYTES / 64).map(|at| place(0, at * 64, 1)).collect(),
+        (0..LARGE_BYTES / 64).map(|at| place(2, (at * 64 + 7).min(LARGE_BYTES - 9), 9)).collect(),
+        (0..4096).map(|at| place(0, 8192 + at, 1)).collect(),
+        // Each of the joined stores at each place of a granule, twice; then over the whole area.
+        (0..2 * 64 * 8).map(|at| place(4, 24_000 + at % 64, JOINED[at / 64 % 8])).collect(),
+        (0..LARGE_BYTES / 56 - 1).map(|at| place(4, at * 56 + 3, JOINED[at % 8])).collect(),
+        (0..LARGE_BYTES / 88 - 1).map(|at| place(2, at * 88 + 5, 70)).collect(),
     ];
+    // Across the borders of pages of all kinds, by stores of all kinds.
+    for border in (PAGE..8 * PAGE).step_by(PAGE).chain([97 * PAGE, 98 * PAGE]) {
+        rounds.push(
+            (0..400)
+                .map(|_| {
+                    let joined = roll(2) == 0;
+                    let len = if joined { JOINED[roll(8)] } else { 1 + roll(300) };
+                    place(if joined { 4 } else { 1 + roll(3) as i32 }, border - roll(len.min(64)), len)
+                })
+                .collect(),
+        );
+    }
     for round in 0..60 {
         let (near, count) = (if round % 2 == 0 { 600 } else { LARGE_BYTES - 600 }, 1 + roll(400));
         let from = roll(LARGE_BYTES - 600 - near + 1);
         let mut stores = Vec::new();
         for _ in 0..count {
-            let (kind, width) = if roll(3) > 0 { (0, 1 << roll(5)) } else { (1 + roll(3), 1 + roll(300)) };
+            let (kind, width) = match roll(4) {
+                0 => (1 + roll(3), 1 + roll(300)),
+                1 => (4, JOINED[roll(8)]),
+                _ => (0, 1 << roll(5)),
+            };
             let offset = from + roll(near);
             let offset = if roll(2) == 0 { offset / width * width } else { offset };
-            stores.push(Store { kind: kind as i32, offset: offset as i32, len: width as i32 });
+            stores.push(place(kind as i32, offset, width));
         }
         rounds.push(stores);
     }
+    rounds
+}
+
+/// Every other round in two calls of one batch.
+fn check_rounds(
+    library: &Library,
+    tracker: &dyn Tracker,
+    block: usize,
+    rounds: &[Vec<Store>],
+    wrong: &mut Vec<String>,
+) {
     let area = library.address("exact_large").addr();
     let exact: Vec<_> = EXACT.iter().map(|&(from, len)| (area + from, len)).collect();
-    let mut writes = WriteSet::new(BLOCK).expect("a block size");
+    let mut writes = WriteSet::new(block).expect("a block size");
     writes.set_exact(&exact);
     let mut is_exact = vec![false; LARGE_BYTES];
     EXACT.iter().for_each(|&(from, len)| is_exact[from..from + len].fill(true));
-    for (round, mut stores) in rounds.into_iter().enumerate() {
+    for (round, stores) in rounds.iter().enumerate() {
         writes.clear();
         let mut written = vec![false; LARGE_BYTES];
-        for store in &stores {
-            written[store.offset as usize..(store.offset + store.len) as usize].fill(true);
+        // Bytes of blocks with a written byte.
+        let mut around = vec![false; LARGE_BYTES];
+        for store in stores {
+            let (from, to) = (store.offset as usize, (store.offset + store.len) as usize);
+            written[from..to].fill(true);
+            around[from / block * block..to.next_multiple_of(block)].fill(true);
         }
-        stores.push(Store::default());
-        // SAFETY: a test program's function, with a list that it knows the end of.
-        let called = unsafe {
-            tracker.call(&mut writes, library.function("exact_stores"), stores.as_mut_ptr().cast())
+        for part in stores.chunks(stores.len().div_ceil(1 + round % 2)) {
+            let mut part = part.to_vec();
+            part.push(Store::default());
+            // SAFETY: a test program's function, with a list that it knows the end of.
+            let called = unsafe {
+                tracker.call(&mut writes, library.function("exact_stores"), part.as_mut_ptr().cast())
+            };
+            wrong.extend(called.err().map(|error| error.to_string()));
+        }
+        let is_within = |&&(addr, len): &&(usize, usize)| {
+            exact.iter().any(|&(from, bytes)| from <= addr && addr + len <= from + bytes)
         };
-        wrong.extend(called.err().map(|error| error.to_string()));
+        if let Some(range) = writes.exact().iter().find(|range| !is_within(range)) {
+            wrong.push(format!("blocks of {block}, round {round}: {range:x?} is not exact"));
+        }
         let mut reported = vec![false; LARGE_BYTES];
         for &(addr, len) in writes.ranges() {
             let (from, to) = (addr.max(area), (addr + len).min(area + LARGE_BYTES));
@@ -116,17 +171,14 @@ pub(crate) fn check_stores(library: &Library, tracker: &dyn Tracker) -> Vec<Stri
             }
         }
         let is_wrong = |&at: &usize| {
-            let around = at / BLOCK * BLOCK;
-            let may = is_exact[at] && written[at]
-                || !is_exact[at] && written[around..around + BLOCK].iter().any(|&byte| byte);
+            let may = if is_exact[at] { written[at] } else { around[at] };
             written[at] && !reported[at] || reported[at] && !may
         };
         if let Some(at) = (0..LARGE_BYTES).find(is_wrong) {
             wrong.push(format!(
-                "round {round}, byte {at}: written {}, reported {}, exact {}",
+                "blocks of {block}, round {round}, byte {at}: written {}, reported {}, exact {}",
                 written[at], reported[at], is_exact[at]
             ));
         }
     }
-    wrong
 }

@@ -29,7 +29,7 @@ const REGISTERS: [[&str; 4]; 16] = [
 const RSP: usize = 4;
 
 /// Stores; `M` is the memory operand, `Q D W B` a source register in its four widths.
-const STORES: [&str; 37] = [
+const STORES: [&str; 38] = [
     "mov byte ptr M, B",
     "mov word ptr M, W",
     "mov dword ptr M, D",
@@ -63,11 +63,15 @@ const STORES: [&str; 37] = [
     "movnti qword ptr M, Q",
     "pextrw word ptr M, xmm2, 3",
     "fst qword ptr M",
+    "fstp tbyte ptr M",
     "movbe dword ptr M, D",
     "fnstcw word ptr M",
     "stmxcsr dword ptr M",
     "mov word ptr M, 0x1234",
 ];
+
+/// A store to several blocks, for CPUs that have it.
+const WIDE: &str = "vpternlogd zmm16, zmm16, zmm16, 0xff\nvmovdqu64 zmmword ptr M, zmm16";
 
 /// Bytes of the buffer that the stores go to.
 const BUFFER_BYTES: usize = 4096;
@@ -84,12 +88,13 @@ impl Instructions {
     pub(crate) fn new(dense: bool) -> Result<Self, String> {
         let mut text = String::from(".intel_syntax noprefix\n.text\n");
         let mut lines = Vec::new();
+        let wide = std::is_x86_feature_detected!("avx512f").then_some(&WIDE);
         for (base, names) in REGISTERS.iter().enumerate() {
             for index in (0..16).map(Some).chain([None]) {
                 if index == Some(RSP) {
                     continue;
                 }
-                for (number, store) in STORES.iter().enumerate() {
+                for (number, store) in STORES.iter().chain(wide).enumerate() {
                     let turn = base * 17 + index.unwrap_or(16);
                     if dense || number % 6 == turn % 6 {
                         emit(&mut text, lines.len(), base, index, store);
@@ -110,13 +115,23 @@ impl Instructions {
         Ok(Self { library: compile("cc", &source, &[])?, lines })
     }
 
-    /// Runs every function natively and tracked; returns what went wrong.
+    /// Runs every function natively and tracked; returns what went wrong. Once its bytes are noted as blocks, and once
+    /// exactly.
     pub(crate) fn check(&self, tracker: &dyn Tracker) -> Vec<String> {
+        let mut wrong = self.check_way(tracker, false);
+        wrong.extend(self.check_way(tracker, true));
+        wrong
+    }
+
+    fn check_way(&self, tracker: &dyn Tracker, exactly: bool) -> Vec<String> {
         let mut wrong = Vec::new();
         let results = self.library.address("results").cast::<[u64; 32]>();
         let mut buffer = vec![0u8; BUFFER_BYTES + 64];
         let place = buffer.as_mut_ptr().addr().next_multiple_of(64) - buffer.as_ptr().addr();
         let mut writes = WriteSet::new(32).expect("32 is a block size");
+        if exactly {
+            writes.set_exact(&[(buffer.as_ptr().addr(), buffer.len())]);
+        }
         for (number, line) in self.lines.iter().enumerate() {
             let function = self.library.function(&format!("store_{number}"));
             // Aligned, and across two blocks, but never across two cache lines: locked instructions would be slow

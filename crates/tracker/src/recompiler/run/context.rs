@@ -18,7 +18,7 @@ use crate::write_set::block_table::{LOAD_MAX, SLOT_COUNT};
 /// Start of the low region: in practice free, because it lies above a program linked at 4 MiB and its heap.
 pub(crate) const LOW: usize = 0x4d40_0000;
 /// Bytes of the low region.
-pub(crate) const LOW_BYTES: usize = 0x29_0000;
+pub(crate) const LOW_BYTES: usize = 0x28_8000;
 /// Slots of the direct-mapped filter of recent blocks. Neighbouring blocks share cache lines, so the filter touches
 /// few.
 pub(crate) const FILTER_SLOTS: usize = 8192;
@@ -30,9 +30,11 @@ pub(crate) const RECENT_EXACT: usize = LOW + 0xa000;
 /// Blocks of the thread's own stack that entered the filter. When the list is full, some are not in it.
 pub(crate) const STACK_BLOCKS: usize = LOW + 0xc000;
 pub(crate) const STACK_BLOCKS_END: usize = STACK_BLOCKS + 512 * 8;
-/// One byte for each page number modulo 65,536: may the page hold exact bytes?
+/// One byte for each page number modulo 65,536: not 0 if the page may hold exact bytes, [`WATCHED`] if each store to it
+/// has to be looked at.
 pub(crate) const EXACT_PAGES: usize = LOW + 0x1_0000;
 pub(crate) const EXACT_PAGE_SLOTS: usize = 1 << 16;
+pub(crate) const WATCHED: u8 = 2;
 /// The block table of Fig. 3, for blocks that were evicted from the filter.
 pub(crate) const TABLE: usize = LOW + 0x2_0000;
 /// New blocks in order.
@@ -44,7 +46,7 @@ pub(crate) const VICTIMS_END: usize = VICTIMS + LOAD_MAX * 8;
 /// Large writes, (address, length).
 pub(crate) const LARGE: usize = LOW + 0x7_0000;
 pub(crate) const LARGE_END: usize = LARGE + 0x8000;
-/// Exact writes, (address, length).
+/// Writes of which some bytes may be exact, (address, length).
 pub(crate) const EXACT: usize = LOW + 0x8_0000;
 pub(crate) const EXACT_END: usize = EXACT + 0x8000;
 /// Indirect branch targets by the low 16 bits of the original address. The second table is for foreign stacks.
@@ -58,6 +60,8 @@ pub(crate) const NO_SHADOW: usize = 1;
 /// Granules of shadows that have a flag set: their addresses.
 pub(crate) const GRANULES: usize = LOW + 0x28_0000;
 pub(crate) const GRANULES_END: usize = GRANULES + 0x8000;
+/// Where translated code leaves the list to the stub, which may add two and then has it emptied.
+pub(crate) const GRANULES_FULL: usize = GRANULES_END - 2 * 8;
 pub(crate) const GRANULE_BYTES: usize = 64;
 
 const _: () =
@@ -106,6 +110,7 @@ pub(crate) struct LowContext {
     /// Entry points, for jumps through memory.
     pub(crate) dispatch: u64,
     pub(crate) slow: u64,
+    pub(crate) slow_exact: u64,
     pub(crate) slow_masked: u64,
     pub(crate) slow_copy: u64,
     pub(crate) slow_range: u64,

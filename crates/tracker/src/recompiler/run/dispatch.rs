@@ -4,7 +4,7 @@
 //! the program may be in the middle of `malloc`.
 
 use super::context::{
-    EXACT, EXACT_END, GRANULES, GRANULES_END, LARGE, LARGE_END, LIST, RECENT_EXACT, RECENT_SLOTS, RSP,
+    EXACT, EXACT_END, GRANULES, GRANULES_FULL, LARGE, LARGE_END, LIST, RECENT_EXACT, RECENT_SLOTS, RSP,
     context,
 };
 use crate::recompiler::code_cache::blocks::Mode;
@@ -130,7 +130,7 @@ impl RecompilerState {
             context.list_ptr as usize + 8 * 8 > super::context::LIST_END
                 || context.large_ptr as usize + 4 * 16 > LARGE_END
                 || context.exact_ptr as usize + 4 * 16 > EXACT_END
-                || context.granules_ptr as usize + 8 > GRANULES_END
+                || context.granules_ptr as usize > GRANULES_FULL
         };
         if full {
             self.hand_over();
@@ -139,11 +139,13 @@ impl RecompilerState {
             self.handed = 0;
         }
         let writes: *mut _ = self.writes();
-        // SAFETY: the set is lent to the call until it ends; the calls below touch only the context.
-        let exact = unsafe { (*writes).exact_ranges() };
-        exact.split(addr, addr + len, |lo, hi, exact| {
-            if exact { self.record_exact(lo, hi - lo) } else { self.record_plain(lo, hi - lo) }
-        });
+        // SAFETY: the set is lent to the call until it ends.
+        let is_exact = unsafe { (*writes).exact_ranges().touch(addr, addr + len) };
+        if is_exact {
+            self.record_exact(addr, len)
+        } else {
+            self.record_plain(addr, len)
+        }
         if len <= SMALL_BYTES_MAX {
             let slot = ((addr >> 2) ^ len) & (RECENT_SLOTS - 1);
             // SAFETY: the context, and a slot of the low region.
@@ -171,6 +173,7 @@ impl RecompilerState {
         }
     }
 
+    /// A write of which some bytes are exact.
     fn record_exact(&mut self, addr: usize, len: usize) {
         // SAFETY: as above.
         let context = unsafe { &mut *context() };
@@ -182,8 +185,9 @@ impl RecompilerState {
         // SAFETY: the lists of the low region, between their start and their ends.
         unsafe {
             let context = &mut *context();
+            let mut span = (usize::MAX, 0);
             if context.granules_ptr as usize != GRANULES {
-                let (writes, mut span) = (self.writes(), (usize::MAX, 0));
+                let writes = self.writes();
                 exact_bytes::take(context, |lo, hi| writes.add_bytes(lo, hi, &mut span));
             }
             let blocks = (context.list_ptr as usize - LIST) / 8;
@@ -203,7 +207,10 @@ impl RecompilerState {
                 context.large_ptr = LARGE as u64;
             }
             if context.exact_ptr as usize != EXACT {
-                self.writes().add_exact(pairs(EXACT, context.exact_ptr));
+                let writes = self.writes();
+                for &(addr, len) in pairs(EXACT, context.exact_ptr) {
+                    writes.add_bytes(addr, addr + len, &mut span);
+                }
                 context.exact_ptr = EXACT as u64;
             }
         }

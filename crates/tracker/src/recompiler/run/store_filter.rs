@@ -2,7 +2,7 @@
 
 use super::context::{
     EXACT, EXACT_PAGE_SLOTS, EXACT_PAGES, FILTER, FILTER_SLOTS, LARGE, LIST, LIST_END, LowContext, RECENT,
-    RECENT_EXACT, RECENT_SLOTS, STACK_BLOCKS, STACK_BLOCKS_END, TABLE, VICTIMS, VICTIMS_END,
+    RECENT_EXACT, RECENT_SLOTS, STACK_BLOCKS, STACK_BLOCKS_END, TABLE, VICTIMS, VICTIMS_END, WATCHED,
 };
 use super::exact_bytes;
 use crate::write_set::block_table::{SLOT_COUNT, home_slot};
@@ -131,25 +131,25 @@ pub(in crate::recompiler) fn forget_stack_blocks(context: &mut LowContext) {
 /// Marks the pages that may hold exact bytes, and the page of `also`, which is watched for another reason.
 pub(in crate::recompiler) fn mark_exact_pages(exact: &ExactRanges, also: usize) {
     let base = std::ptr::with_exposed_provenance_mut::<u8>(EXACT_PAGES);
-    let mark = |page: usize| {
+    let mark = |page: usize, mark: u8| {
         // SAFETY: inside the page bytes.
-        unsafe { base.add(page & (EXACT_PAGE_SLOTS - 1)).write(1) };
+        unsafe { base.add(page & (EXACT_PAGE_SLOTS - 1)).write(mark) };
     };
     // SAFETY: the page bytes are ours.
     unsafe { std::ptr::write_bytes(base, 0, EXACT_PAGE_SLOTS) };
     for &(lo, hi) in exact.spans() {
         // A misaligned store may begin on the page before.
-        (lo >> 12..=(hi - 1) >> 12).take(EXACT_PAGE_SLOTS).for_each(mark);
+        (lo >> 12..=(hi - 1) >> 12).take(EXACT_PAGE_SLOTS).for_each(|page| mark(page, 1));
     }
     if also != 0 {
-        mark(also >> 12);
+        mark(also >> 12, WATCHED);
     }
 }
 
-/// Marks the page of `addr`, and leaves the other marks.
+/// Has the page of `addr` watched, and leaves the other marks.
 pub(in crate::recompiler) fn mark_page(addr: usize) {
     let base = std::ptr::with_exposed_provenance_mut::<u8>(EXACT_PAGES);
     // SAFETY: inside the page bytes, which are ours.
-    unsafe { base.add((addr >> 12) & (EXACT_PAGE_SLOTS - 1)).write(1) };
+    unsafe { base.add((addr >> 12) & (EXACT_PAGE_SLOTS - 1)).write(WATCHED) };
     exact_bytes::watch(addr);
 }

@@ -26,6 +26,7 @@ unsafe extern "C" {
     pub(crate) fn mangrove_tracker_dispatch();
     pub(crate) fn mangrove_tracker_branch_miss();
     pub(crate) fn mangrove_tracker_slow();
+    pub(crate) fn mangrove_tracker_slow_exact();
     pub(crate) fn mangrove_tracker_slow_masked();
     pub(crate) fn mangrove_tracker_slow_copy();
     pub(crate) fn mangrove_tracker_slow_range();

@@ -5,8 +5,8 @@
 //! - stubs keep every register; they may change flags, because records run where flags are dead or saved.
 
 use super::context::{
-    EXACT_END, EXACT_PAGES, EXACT_SHADOWS, FILTER, FILTER_SLOTS, GRANULE_BYTES, GRANULES_END, LARGE_END,
-    LIST_END, LOW, LowContext, RECENT, RECENT_EXACT, RECENT_SLOTS, STACK_BLOCKS_END, TABLE, TARGETS,
+    EXACT_END, EXACT_PAGES, EXACT_SHADOWS, FILTER, FILTER_SLOTS, GRANULE_BYTES, GRANULES_FULL, LARGE_END,
+    LIST_END, LOW, LowContext, RECENT, RECENT_EXACT, RECENT_SLOTS, STACK_BLOCKS_END, TABLE, TARGETS, WATCHED,
 };
 use super::stubs::{
     EXIT_BRANCH, EXIT_RECORD, LEFT_ABANDONED, LEFT_BY_EXCEPTION, LEFT_ESCAPED, LEFT_NORMALLY,
@@ -258,13 +258,21 @@ mangrove_tracker_slow:
     mov r8, [{s4}]
     mov [rdx + {filter}], rax
     jmp 5b
-8:  # a page with exact bytes: flags in its shadow, if the write lies in one granule
+    # As `slow`, for a write that begins on a page with exact bytes.
+    .p2align 4
+    .globl mangrove_tracker_slow_exact
+    .hidden mangrove_tracker_slow_exact
+mangrove_tracker_slow_exact:
+    mov [{s0}], rax
+    mov [{s1}], rcx
+    mov [{s2}], rdx
+8:  # a page with exact bytes: flags in its shadow, if the write lies in one page that has one
     mov rax, [{addr}]
     mov ecx, [{len}]
     mov edx, eax
-    and edx, {granule} - 1
+    and edx, 4095
     add edx, ecx
-    cmp edx, {granule}
+    cmp edx, 4096
     ja 8f
     mov rdx, rax
     shr rdx, 12
@@ -275,25 +283,51 @@ mangrove_tracker_slow:
     sub rax, [{shadow_lo}]
     cmp rax, [{shadow_len}]
     jae 8f
+    cmp ecx, 8
+    jb 3f
+    mov qword ptr [rdx + rcx - 8], -1
 2:
-    mov byte ptr [rdx + rcx - 1], 0xff
+    mov qword ptr [rdx], -1
+    add rdx, 8
+    sub ecx, 8
+    cmp ecx, 8
+    ja 2b
+    jmp 2f
+3:
+    mov byte ptr [rdx + rcx - 1], -1
     dec ecx
-    jnz 2b
+    jnz 3b
+2:  # its first and its last granule: in the list?
+    mov ecx, [{len}]
+    lea rcx, [rax + rcx - 1]
     shr rax, {granule_shift}
+    shr rcx, {granule_shift}
     add rax, [{granule_marks}]
+    add rcx, [{granule_marks}]
     cmp byte ptr [rax], 0
-    jne 7b
+    jne 2f
     mov byte ptr [rax], 1
-    mov rcx, [{addr}]
-    and rcx, -{granule}
-    mov rax, [{granules_ptr}]
-    mov [rax], rcx
-    add rax, 8
-    mov [{granules_ptr}], rax
-    cmp rax, {granules_end}
-    jb 7b
+    mov rax, [{addr}]
+    and rax, -{granule}
+    mov rdx, [{granules_ptr}]
+    mov [rdx], rax
+    add qword ptr [{granules_ptr}], 8
+2:
+    cmp byte ptr [rcx], 0
+    jne 3f
+    mov byte ptr [rcx], 1
+    mov rax, [{addr}]
+    mov ecx, [{len}]
+    lea rax, [rax + rcx - 1]
+    and rax, -{granule}
+    mov rdx, [{granules_ptr}]
+    mov [rdx], rax
+    add qword ptr [{granules_ptr}], 8
+3:
+    cmp qword ptr [{granules_ptr}], {granules_full}
+    jbe 7b
     jmp 9f
-8:  # else a recent pair, or one for the dispatcher
+8:  # else a recent pair, a new one, or one for the dispatcher
     mov rax, [{addr}]
     mov ecx, [{len}]
     mov rdx, rax
@@ -302,9 +336,31 @@ mangrove_tracker_slow:
     and edx, {recent_mask}
     shl edx, 4
     cmp [rdx + {recent_exact}], rax
-    jne 9f
+    jne 2f
     cmp [rdx + {recent_exact} + 8], rcx
     je 7b
+2:
+    lea rcx, [rax + rcx - 1]
+    shr rax, 12
+    movzx eax, ax
+    cmp byte ptr [rax + {exact_pages}], {watched}
+    je 9f
+    shr rcx, 12
+    movzx ecx, cx
+    cmp byte ptr [rcx + {exact_pages}], {watched}
+    je 9f
+    mov rax, [{exact_ptr}]
+    cmp rax, {exact_end} - 16
+    ja 9f
+    mov ecx, [{len}]
+    mov [rdx + {recent_exact} + 8], rcx
+    mov [rax + 8], rcx
+    mov rcx, [{addr}]
+    mov [rdx + {recent_exact}], rcx
+    mov [rax], rcx
+    add rax, 16
+    mov [{exact_ptr}], rax
+    jmp 7b
 9:
     mov rax, [{s0}]
     mov rcx, [{s1}]
@@ -356,7 +412,7 @@ mangrove_tracker_slow_copy:
     shr r9, 12
     movzx r9d, r9w
     cmp byte ptr [r9 + {exact_pages}], 0
-    jne 7f
+    jne 22f
     # small: block by block
     mov r9, rdi
     and r9, [{mask}]
@@ -392,6 +448,8 @@ mangrove_tracker_slow_copy:
     jb 4b
     mov rcx, r10
     jmp 7f
+22:
+    mov r10, rcx
 5:  # whose slot is taken
     mov [{addr}], rdi
     mov [{len}], rdx
@@ -407,7 +465,7 @@ mangrove_tracker_slow_copy:
     lea r9d, [rax + r8]
     movzx r9d, r9w
     cmp byte ptr [r9 + {exact_pages}], 0
-    jne 7f
+    jne 9f
     sub r8d, 1
     jae 3b
     mov rax, rdi
@@ -435,41 +493,47 @@ mangrove_tracker_slow_copy:
     je 7f
 6:
     jmp rcx
-9:  # a page with exact bytes, as in `slow`
+9:  # pages with exact bytes: small writes as in `slow`, else a pair, unless it is the same again
     cmp rdx, {small_max}
-    jae 7f
-    mov r9d, edi
-    and r9d, {granule} - 1
-    add r9, rdx
-    cmp r9, {granule}
+    jb 8f
+    cmp rdx, 0x100000
     ja 7f
-    mov r9, rdi
-    shr r9, 12
-    movzx r9d, r9w
-    mov r9, [r9*8 + {shadows}]
-    add r9, rdi
-    mov r8, r9
-    sub r8, [{shadow_lo}]
-    cmp r8, [{shadow_len}]
-    jae 7f
-    mov r10, rdx
+    mov rax, rdi
+    lea r8, [rdi + rdx - 1]
+    shr rax, 12
+    shr r8, 12
 2:
-    mov byte ptr [r9 + r10 - 1], 0xff
-    dec r10
-    jnz 2b
-    shr r8, {granule_shift}
-    add r8, [{granule_marks}]
-    cmp byte ptr [r8], 0
-    jne 6b
-    mov byte ptr [r8], 1
-    mov r9, rdi
-    and r9, -{granule}
-    mov r10, [{granules_ptr}]
-    mov [r10], r9
-    add r10, 8
-    mov [{granules_ptr}], r10
-    cmp r10, {granules_end}
-    jb 6b
+    movzx r9d, ax
+    cmp byte ptr [r9 + {exact_pages}], {watched}
+    je 7f
+    add rax, 1
+    cmp rax, r8
+    jbe 2b
+    mov rax, rdi
+    shr rax, 4
+    xor rax, rdx
+    and eax, {recent_mask}
+    shl eax, 4
+    cmp [rax + {recent_exact}], rdi
+    jne 2f
+    cmp [rax + {recent_exact} + 8], rdx
+    je 6b
+2:
+    mov r8, [{exact_ptr}]
+    cmp r8, {exact_end} - 16
+    ja 7f
+    mov [rax + {recent_exact}], rdi
+    mov [rax + {recent_exact} + 8], rdx
+    mov [r8], rdi
+    mov [r8 + 8], rdx
+    add r8, 16
+    mov [{exact_ptr}], r8
+    jmp rcx
+8:
+    mov [{addr}], rdi
+    mov [{len}], rdx
+    mov [{resume}], rcx
+    jmp mangrove_tracker_slow_exact
 7:
     mov [{addr}], rdi
     mov [{len}], rdx
@@ -576,6 +640,9 @@ mangrove_tracker_check_foreign_stack:
     filter_mask = const (FILTER_SLOTS - 1) * 8,
     filter = const FILTER,
     exact_pages = const EXACT_PAGES,
+    watched = const WATCHED,
+    exact_ptr = const at!(exact_ptr),
+    exact_end = const EXACT_END,
     table = const TABLE,
     table_mask = const (SLOT_COUNT - 1) * 8,
     hash_factor = const HASH_FACTOR,
@@ -597,7 +664,7 @@ mangrove_tracker_check_foreign_stack:
     granule_shift = const GRANULE_BYTES.trailing_zeros(),
     granule_marks = const at!(granule_marks),
     granules_ptr = const at!(granules_ptr),
-    granules_end = const GRANULES_END,
+    granules_full = const GRANULES_FULL,
     small_max = const crate::write_set::write_set::SMALL_BYTES_MAX + 1,
     stack_lo = const at!(stack_lo),
     stack_len = const at!(stack_len),

@@ -8,7 +8,7 @@ use super::emit::{Base, Code, Mem, Segment};
 use super::liveness::Dead;
 use crate::recompiler::code_cache::cache::CodeArena;
 use crate::recompiler::run::context::{
-    EXACT_SHADOWS, FILTER, FILTER_SLOTS, GRANULE_BYTES, GRANULES_END, LIST_END, RAX, RCX, RDI, RSP,
+    EXACT_SHADOWS, FILTER, FILTER_SLOTS, GRANULE_BYTES, GRANULES_FULL, LIST_END, RAX, RCX, RDI, RSP,
 };
 
 /// A record to be emitted: one store, or several relative to the same registers.
@@ -23,6 +23,7 @@ pub(crate) struct StoreRecord {
 
 /// Widest record of several stores.
 pub(crate) const SPAN_MAX: i64 = 64;
+const PAGE_BYTES: i32 = 4096;
 /// Jumps of the code that adds a block to the common stub, at most.
 const OTHERS: usize = 6;
 /// Registers tried for scratch, those with short encodings first.
@@ -51,6 +52,31 @@ struct Miss {
     site: usize,
     /// Where to continue when the block is recorded; `None`: the jump is not about one block.
     back: Option<usize>,
+}
+
+/// What the code out of line knows about a check whose block is not in the filter.
+#[derive(Clone, Copy)]
+enum Way {
+    /// The store lies in this block and in one granule. Where to continue.
+    Whole {
+        back: usize,
+    },
+    /// The first of several. Where the next check is, and where to continue when all of the store is recorded.
+    First {
+        next: usize,
+        end: usize,
+    },
+    Other {
+        next: usize,
+    },
+}
+
+impl Way {
+    fn back(self) -> usize {
+        match self {
+            Self::Whole { back: next } | Self::First { next, .. } | Self::Other { next } => next,
+        }
+    }
 }
 
 impl Recorder<'_> {
@@ -167,14 +193,12 @@ impl Recorder<'_> {
         store: &InsnStore,
         scratch: &Scratch,
         aligned_to: u32,
-        back: usize,
+        way: Way,
     ) -> [usize; OTHERS] {
         let (a, b) = (scratch.a, scratch.b);
         let (block_bytes, bmi2) = (self.block_bytes, self.bmi2);
         let slow = &mut self.arena.slow;
         let mut others = [0; OTHERS];
-        // One check, of an aligned store: it lies in one granule.
-        let marks = aligned_to == store.bytes;
         // A misaligned address is not a block.
         if aligned_to > 1 {
             slow.op_reg(false, &[0xf7], 0, a);
@@ -183,16 +207,19 @@ impl Recorder<'_> {
         }
         // Its page may hold exact bytes.
         page_slot(slow, scratch, bmi2);
-        if marks {
-            slow.op_mem(true, &[0x8b], b, &shadow_of(b), 0);
-            slow.op_reg(true, &[0x85], b, b);
-            let plain = slow.relative_later(&[0x0f, 0x84]);
-            (others[2], others[5]) = self.mark_bytes(store, scratch, back);
-            self.arena.slow.patch_relative(plain, self.arena.slow.pos);
-        } else {
+        if let Way::Other { .. } = way {
             slow.op_mem(true, &[0x83], 7, &shadow_of(b), 1);
             slow.bytes(&[0]);
             others[2] = slow.relative_later(&[0x0f, 0x85]);
+        } else {
+            slow.op_mem(true, &[0x8b], b, &shadow_of(b), 0);
+            slow.op_reg(true, &[0x85], b, b);
+            let plain = slow.relative_later(&[0x0f, 0x84]);
+            match way {
+                Way::First { end, .. } => self.mark_in_page(store, scratch, end),
+                _ => (others[2], others[5]) = self.mark_in_granule(store, scratch, way.back()),
+            }
+            self.arena.slow.patch_relative(plain, self.arena.slow.pos);
         }
         let slow = &mut self.arena.slow;
         // Another block is in the slot.
@@ -214,71 +241,106 @@ impl Recorder<'_> {
         slow.store_low(at!(list_ptr), b);
         slot_of(slow, scratch, block_bytes, bmi2);
         slow.op_mem(true, &[0x89], a, &at_reg(b, FILTER), 0);
-        slow.relative(&[0xe9], back);
+        slow.relative(&[0xe9], way.back());
         others
     }
 
-    /// Marks the bytes of an aligned store to a page with exact bytes in the page's shadow, and continues at `back`;
-    /// `b` is how far that lies. Returns the jumps for pages without a shadow, and for a list of granules that is full.
-    fn mark_bytes(&mut self, store: &InsnStore, scratch: &Scratch, back: usize) -> (usize, usize) {
+    /// Marks the bytes of a store that lies in one granule of a page with exact bytes in the page's shadow, and
+    /// continues at `back`; `b` is how far that lies. Returns the jumps for pages without a shadow, and for a list of
+    /// granules that is full.
+    fn mark_in_granule(&mut self, store: &InsnStore, scratch: &Scratch, back: usize) -> (usize, usize) {
         let (a, b) = (scratch.a, scratch.b);
-        self.store_address(store, scratch);
+        self.store_address(store, scratch, 0);
         let slow = &mut self.arena.slow;
         slow.op_reg(true, &[0x01], a, b);
         slow.op_reg(true, &[0x89], b, a);
         slow.op_mem(true, &[0x2b], a, &Mem::low(at!(shadow_lo)), 0);
         slow.op_mem(true, &[0x3b], a, &Mem::low(at!(shadow_len)), 0);
         let foreign = slow.relative_later(&[0x0f, 0x83]);
-        match store.bytes {
-            1 => {
-                slow.op_mem(false, &[0xc6], 0, &at_reg(b, 0), 1);
-                slow.bytes(&[0xff]);
-            }
-            2 => {
-                slow.bytes(&[0x66]);
-                slow.op_mem(false, &[0xc7], 0, &at_reg(b, 0), 2);
-                slow.bytes(&[0xff; 2]);
-            }
-            4 => {
-                slow.op_mem(false, &[0xc7], 0, &at_reg(b, 0), 4);
-                slow.u32(u32::MAX);
-            }
-            bytes => {
-                for at in (0..bytes).step_by(8) {
-                    slow.op_mem(true, &[0xc7], 0, &at_reg(b, at as usize), 4);
-                    slow.u32(u32::MAX);
-                }
-            }
-        }
-        slow.op_reg(true, &[0xc1], 5, a);
-        slow.bytes(&[GRANULE_BYTES.trailing_zeros() as u8]);
-        slow.op_mem(true, &[0x03], a, &Mem::low(at!(granule_marks)), 0);
-        slow.op_mem(false, &[0x80], 7, &at_reg(a, 0), 1);
-        slow.bytes(&[0]);
+        set_flags(slow, b, store.bytes);
+        granule_is_listed(slow, a);
         slow.relative(&[0x0f, 0x85], back);
-        // A granule that is not in the list. The stub adds the last one, and has the list emptied.
+        // A granule that is not in the list. The stub adds the last ones, and has the list emptied.
         slow.load_low(b, at!(granules_ptr));
-        slow.op_imm(true, 7, b, GRANULES_END as i32 - 8);
+        slow.op_imm(true, 7, b, GRANULES_FULL as i32);
         let full = slow.relative_later(&[0x0f, 0x83]);
         slow.op_mem(false, &[0xc6], 0, &at_reg(a, 0), 1);
         slow.bytes(&[1]);
-        self.store_address(store, scratch);
+        self.store_address(store, scratch, 0);
+        self.list_granule(scratch, back);
+        (foreign, full)
+    }
+
+    /// The same for a store to several blocks, and to two granules at most, which begins on a page with exact bytes.
+    /// It is for the stub if it goes beyond the page, or if its first granule is not in the list.
+    fn mark_in_page(&mut self, store: &InsnStore, scratch: &Scratch, end: usize) {
+        let (a, b) = (scratch.a, scratch.b);
+        self.store_address(store, scratch, 0);
+        let slow = &mut self.arena.slow;
+        slow.op_reg(true, &[0x01], a, b);
+        slow.op_imm(false, 4, a, PAGE_BYTES - 1);
+        slow.op_imm(false, 7, a, PAGE_BYTES - store.bytes as i32);
+        let beyond = slow.relative_later(&[0x0f, 0x87]);
+        slow.op_reg(true, &[0x89], b, a);
+        slow.op_mem(true, &[0x2b], a, &Mem::low(at!(shadow_lo)), 0);
+        slow.op_mem(true, &[0x3b], a, &Mem::low(at!(shadow_len)), 0);
+        let foreign = slow.relative_later(&[0x0f, 0x83]);
+        granule_is_listed(slow, a);
+        let first = slow.relative_later(&[0x0f, 0x84]);
+        set_flags(slow, b, store.bytes);
+        slow.op_mem(true, &[0x8d], a, &at_reg(b, store.bytes as usize - 1), 0);
+        slow.op_mem(true, &[0x2b], a, &Mem::low(at!(shadow_lo)), 0);
+        granule_is_listed(slow, a);
+        slow.relative(&[0x0f, 0x85], end);
+        // The last granule is new: the next of stores that follow each other.
+        slow.load_low(b, at!(granules_ptr));
+        slow.op_imm(true, 7, b, GRANULES_FULL as i32);
+        let full = slow.relative_later(&[0x0f, 0x83]);
+        slow.op_mem(false, &[0xc6], 0, &at_reg(a, 0), 1);
+        slow.bytes(&[1]);
+        self.store_address(store, scratch, store.bytes - 1);
+        self.list_granule(scratch, end);
+        let slow = &mut self.arena.slow;
+        for site in [beyond, foreign, first, full] {
+            slow.patch_relative(site, slow.pos);
+        }
+        self.call_stub(store, scratch, end, at!(slow_exact));
+    }
+
+    /// Adds the granule of the address in `a` to the list, whose end is in `b`, and continues at `back`.
+    fn list_granule(&mut self, scratch: &Scratch, back: usize) {
+        let (a, b) = (scratch.a, scratch.b);
         let slow = &mut self.arena.slow;
         slow.op_imm(true, 4, a, -(GRANULE_BYTES as i32));
         slow.op_mem(true, &[0x89], a, &at_reg(b, 0), 0);
         slow.op_imm(true, 0, b, 8);
         slow.store_low(at!(granules_ptr), b);
         slow.relative(&[0xe9], back);
-        (foreign, full)
     }
 
-    /// Address of the store into `a`, out of line.
-    fn store_address(&mut self, store: &InsnStore, scratch: &Scratch) {
+    /// Has a stub record the store, and continues at `end`.
+    fn call_stub(&mut self, store: &InsnStore, scratch: &Scratch, end: usize, stub: u32) {
+        if !scratch.flags_saved {
+            self.store_address(store, scratch, 0);
+            self.arena.slow.store_low(at!(write_addr), scratch.a);
+        }
+        let slow = &mut self.arena.slow;
+        slow.store_low_imm(at!(write_len), store.bytes);
+        resume_at(slow, scratch.a, end);
+        slow.jump_low(stub);
+    }
+
+    /// Address of the store plus `offset` into `a`, out of line.
+    fn store_address(&mut self, store: &InsnStore, scratch: &Scratch, offset: u32) {
         let slow = &mut self.arena.slow;
         if scratch.flags_saved {
-            return slow.load_low(scratch.a, at!(write_addr));
+            slow.load_low(scratch.a, at!(write_addr));
+            if offset > 0 {
+                slow.op_imm(true, 0, scratch.a, offset as i32);
+            }
+            return;
         }
-        lea(slow, scratch.a, &store.mem, 0);
+        lea(slow, scratch.a, &store.mem, i64::from(offset));
         if store.mem.segment == Segment::Fs {
             slow.op_mem(true, &[0x03], scratch.a, &Mem::low(at!(fs_base)), 0);
         }
@@ -304,10 +366,17 @@ impl Recorder<'_> {
         let direct = store.shape == Shape::Plain;
         // Addresses keep the low bits by which a single check detects misalignment.
         let aligned_to = if misses.len() == 1 { store.bytes } else { 1 };
-        for (miss, others) in misses.iter().zip(&mut others) {
-            if let (Some(back), true) = (miss.back, direct) {
+        let checks = misses.iter().filter(|miss| miss.back.is_some()).count();
+        for (idx, (miss, others)) in misses.iter().zip(&mut others).enumerate() {
+            if let (Some(next), true) = (miss.back, direct) {
+                let is_granular = self.block_bytes <= GRANULE_BYTES as u32 || aligned_to == store.bytes;
+                let way = match checks {
+                    1 if is_granular => Way::Whole { back: next },
+                    2.. if idx == 0 => Way::First { next, end: back },
+                    _ => Way::Other { next },
+                };
                 self.arena.hot.patch_relative(miss.site, self.arena.slow.pos);
-                *others = self.add_block(store, scratch, aligned_to, back);
+                *others = self.add_block(store, scratch, aligned_to, way);
             }
         }
         let target = self.arena.slow.pos;
@@ -320,22 +389,11 @@ impl Recorder<'_> {
                 self.arena.slow.patch_relative(site, target);
             }
         }
-        let slow = &mut self.arena.slow;
-        if !scratch.flags_saved {
-            lea(slow, scratch.a, &store.mem, 0);
-            if store.mem.segment == Segment::Fs {
-                slow.op_mem(true, &[0x03], scratch.a, &Mem::low(at!(fs_base)), 0);
-            }
-            slow.store_low(at!(write_addr), scratch.a);
-        }
-        slow.store_low_imm(at!(write_len), store.bytes);
-        resume_at(slow, scratch.a, back);
         if store.shape == Shape::Masked {
-            slow.store_low_imm(at!(exit), exit);
-            slow.jump_low(at!(slow_masked));
-        } else {
-            slow.jump_low(at!(slow));
+            self.arena.slow.store_low_imm(at!(exit), exit);
+            return self.call_stub(store, scratch, back, at!(slow_masked));
         }
+        self.call_stub(store, scratch, back, at!(slow));
     }
 
     /// rep movs, rep stos upwards: one range of rcx elements from rdi.
@@ -369,6 +427,46 @@ fn shadow_of(slot: u8) -> Mem {
 /// [reg + disp]
 fn at_reg(reg: u8, disp: usize) -> Mem {
     Mem { base: Base::Reg(reg), disp: disp as i64, ..Mem::low(0) }
+}
+
+/// Sets the flags of `bytes` bytes from [reg] on.
+fn set_flags(code: &mut Code, reg: u8, bytes: u32) {
+    let mut at = 0;
+    while at < bytes {
+        let to = at_reg(reg, at as usize);
+        at += match bytes - at {
+            1 => {
+                code.op_mem(false, &[0xc6], 0, &to, 1);
+                code.bytes(&[0xff]);
+                1
+            }
+            2..=3 => {
+                code.bytes(&[0x66]);
+                code.op_mem(false, &[0xc7], 0, &to, 2);
+                code.bytes(&[0xff; 2]);
+                2
+            }
+            4..=7 => {
+                code.op_mem(false, &[0xc7], 0, &to, 4);
+                code.u32(u32::MAX);
+                4
+            }
+            _ => {
+                code.op_mem(true, &[0xc7], 0, &to, 4);
+                code.u32(u32::MAX);
+                8
+            }
+        };
+    }
+}
+
+/// Is the granule of the flag at offset `reg` of the shadows in the list? Not zero: yes. reg = its mark.
+fn granule_is_listed(code: &mut Code, reg: u8) {
+    code.op_reg(true, &[0xc1], 5, reg);
+    code.bytes(&[GRANULE_BYTES.trailing_zeros() as u8]);
+    code.op_mem(true, &[0x03], reg, &Mem::low(at!(granule_marks)), 0);
+    code.op_mem(false, &[0x80], 7, &at_reg(reg, 0), 1);
+    code.bytes(&[0]);
 }
 
 /// b = offset in the filter of the block in a. Changes flags.
