@@ -35,6 +35,9 @@ pub(crate) struct Recorder<'a> {
     pub(crate) block_bytes: u32,
     /// The CPU has rorx.
     pub(crate) bmi2: bool,
+    /// General registers that the program uses near the store: they are saved only where there are no others. What is
+    /// saved and restored comes back late, and in a loop it waits for the round before.
+    pub(crate) busy: u16,
 }
 
 /// Scratch registers of one record, and what has to be restored.
@@ -135,10 +138,13 @@ impl Recorder<'_> {
         if flags_saved {
             taken |= 1 << RAX;
         }
-        let (a, a_free) = pick(dead.registers, taken);
+        let (a, a_free) = pick(dead.registers, taken, self.busy);
         taken |= 1 << a;
-        let (b, b_free) =
-            if flags_saved { (RAX, dead.registers & 1 << RAX != 0) } else { pick(dead.registers, taken) };
+        let (b, b_free) = if flags_saved {
+            (RAX, dead.registers & 1 << RAX != 0)
+        } else {
+            pick(dead.registers, taken, self.busy)
+        };
         // rax may be part of the address: then it is live, and saved.
         let b_saved = !b_free || (flags_saved && uses & 1 << RAX != 0);
         let scratch = Scratch { a, a_saved: !a_free, b, b_saved, flags_saved };
@@ -505,10 +511,11 @@ fn lea(code: &mut Code, reg: u8, mem: &Mem, offset: i64) {
     code.op_mem(true, &[0x8d], reg, &flat, 0);
 }
 
-fn pick(dead: u16, taken: u16) -> (u8, bool) {
-    let free = |reg: &&u8| taken & 1 << **reg == 0;
-    if let Some(&reg) = SCRATCH_ORDER.iter().filter(free).find(|&&reg| dead & 1 << reg != 0) {
+/// A register that is not `taken`, and whether it is dead.
+fn pick(dead: u16, taken: u16, busy: u16) -> (u8, bool) {
+    let first = |among: u16| SCRATCH_ORDER.into_iter().find(|&reg| among & !taken & 1 << reg != 0);
+    if let Some(reg) = first(dead) {
         return (reg, true);
     }
-    (SCRATCH_ORDER.iter().find(free).copied().unwrap_or(12), false)
+    (first(!busy).or_else(|| first(u16::MAX)).unwrap_or(12), false)
 }

@@ -16,6 +16,9 @@ use iced_x86::Mnemonic;
 const PIECE_INSTRUCTIONS_MAX: usize = 96;
 /// Instructions of a basic block; longer ones are cut.
 const BLOCK_INSTRUCTIONS_MAX: usize = 48;
+/// How far from a store registers count as busy, in instructions.
+const BUSY_BEFORE: usize = 4;
+const BUSY_AFTER: usize = 8;
 const RECORDS_MAX: usize = 2 * BLOCK_INSTRUCTIONS_MAX;
 
 /// Where the translation stands.
@@ -41,6 +44,14 @@ struct Basic {
     dead: [Dead; BLOCK_INSTRUCTIONS_MAX + 1],
     records: [Option<StoreRecord>; RECORDS_MAX],
     record_count: usize,
+}
+
+impl Basic {
+    /// General registers that the instructions before and after this one use.
+    fn busy_at(&self, idx: usize) -> u16 {
+        let near = idx.saturating_sub(BUSY_BEFORE)..(idx + BUSY_AFTER).min(self.len);
+        self.insns[near].iter().flatten().fold(0, |busy, insn| busy | insn.reads | insn.changes)
+    }
 }
 
 impl RecompilerState {
@@ -256,7 +267,7 @@ impl RecompilerState {
                 block.records[..block.record_count].iter().flatten().filter(|record| record.at == idx)
             {
                 let pc = block.insns[record.of].map_or(0, |of| of.raw.ip() as usize);
-                self.emit_record(piece, record, pc, block.dead[idx]);
+                self.emit_record(piece, record, pc, block.dead[idx], block.busy_at(idx));
             }
             let at = self.cache.arena(piece.arena).hot.pos;
             self.origins.push((at, insn.raw.ip() as usize));
@@ -289,7 +300,7 @@ impl RecompilerState {
             && self.cache.arena(piece.arena).serves(pc)
     }
 
-    fn emit_record(&mut self, piece: &Piece, record: &StoreRecord, pc: usize, dead: Dead) {
+    fn emit_record(&mut self, piece: &Piece, record: &StoreRecord, pc: usize, dead: Dead, busy: u16) {
         let exit = self.exits.len() as u32;
         match record.store.shape {
             Shape::Rare => {
@@ -304,7 +315,7 @@ impl RecompilerState {
             _ => {}
         }
         let (block_bytes, bmi2) = (self.block_bytes, self.bmi2);
-        let mut recorder = Recorder { arena: self.cache.arena(piece.arena), block_bytes, bmi2 };
+        let mut recorder = Recorder { arena: self.cache.arena(piece.arena), block_bytes, bmi2, busy };
         recorder.record(&record.store, dead, exit);
     }
 
