@@ -174,6 +174,30 @@ fn a_log_that_has_grown_becomes_short_again_at_each_place_that_closing_may_stop(
 }
 
 #[test]
+fn a_closed_pool_has_a_log_of_the_length_of_its_data() {
+    let dir = folder();
+    let path = dir.path().join("p");
+    for pages in [1000, 100, 3] {
+        let pool = open(&path);
+        let region = pool.region();
+        region.zero(0, REGION_BYTES as usize);
+        region.write(0, &[7; 4096].repeat(pages));
+        (0..20).for_each(|_| region.flush(0, REGION_BYTES as usize));
+        region.drain().unwrap();
+        assert_eq!(pool.stat().log_bytes, 64 << 20, "{pages} pages");
+        pool.close().unwrap();
+        let closed = std::fs::metadata(path.join("log")).unwrap().len();
+        assert_eq!(closed, (pages as u64 * 4096).max(128 << 10));
+        let pool = open(&path);
+        assert!(pool.was_clean());
+        let words = |page: u64| pool.region().word(page * 4096).load(Ordering::Relaxed);
+        assert_eq!(words(pages as u64 - 1), u64::from_le_bytes([7; 8]));
+        assert_eq!(words(pages as u64), 0);
+        pool.close().unwrap();
+    }
+}
+
+#[test]
 fn a_pool_keeps_how_far_its_log_may_grow() {
     let dir = folder();
     let path = dir.path().join("p");

@@ -5,6 +5,7 @@
 //!    write is compared with its checksums afterwards (`file/scrub.rs`).
 
 use crate::damage_check::DamageCheck;
+use crate::file::huge_pages::advise_huge;
 use crate::format::page_sums::{PAGE_BYTES, PageChecksums, page_checksum};
 use crate::pool_files::{DataFiles, FileError};
 use crate::storage::traits::here;
@@ -12,9 +13,6 @@ use crate::{Error, Result};
 use mangrove_sys::Reservation;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// From this size on, the working copy asks for huge pages.
-pub(super) const HUGE_PAGES_FROM_BYTES: u64 = 16 << 20;
-const HUGE_PAGE_BYTES: u64 = 2 << 20;
 /// The data file grows by an eighth of itself, within these bounds, so that growing is rarely a system call.
 const GROW_BYTES_MIN: u64 = 128 << 10;
 const GROW_BYTES_MAX: u64 = 64 << 20;
@@ -200,15 +198,6 @@ fn reserve_by(
         advise_huge(memory, grown, to);
     }
     Ok(to)
-}
-
-/// Asks for huge pages for the working copy, which grows from `from` to `to` bytes.
-pub(super) fn advise_huge(memory: &Reservation, from: u64, to: u64) {
-    if to >= HUGE_PAGES_FROM_BYTES {
-        let from = if from < HUGE_PAGES_FROM_BYTES { 0 } else { from & !(HUGE_PAGE_BYTES - 1) };
-        let end = to.next_multiple_of(HUGE_PAGE_BYTES).min(memory.len() as u64);
-        memory.advise_huge(from as usize, (end - from) as usize);
-    }
 }
 
 /// Returns how many bytes of the data file may be used, after reserving space for them. A crash may have lost space

@@ -2,7 +2,7 @@
 
 use crate::config::PoolConfig;
 use crate::format::superblock::Superblock;
-use crate::limits::LOG_BYTES_FREE;
+use crate::limits::{LOG_BYTES_FIRST, LOG_BYTES_FREE};
 use crate::sync::{AtomicBool, AtomicU64, Mutex};
 
 /// The log becomes four times as long, and from this size on twice.
@@ -27,7 +27,7 @@ impl LogGrowth {
     pub(crate) fn new(config: &PoolConfig, sb: &Superblock) -> Self {
         Self {
             bytes_max: sb.log_bytes_kept(),
-            bytes_min: config.log_bytes_first.unwrap_or(LOG_BYTES_FREE).next_multiple_of(4096),
+            bytes_min: config.log_bytes_first.unwrap_or(LOG_BYTES_FIRST).next_multiple_of(4096),
             memory_bytes_max: config.memory_bytes_max,
             retry_at: AtomicU64::new(0),
             is_awaited: AtomicBool::new(false),
@@ -37,9 +37,10 @@ impl LogGrowth {
 }
 
 /// What an empty log of `bytes` becomes when the pool is closed, where the region has `used` bytes that are not zero:
-/// as long as it would have become by growth with so much data.
+/// as many, and beyond what is free as long as it would have become by growth with so much data. (Not so below: growth
+/// by steps of four would make four times as much of one page more.)
 pub(super) fn closing_bytes(bytes: u64, bytes_min: u64, used: u64) -> u64 {
-    let mut to = bytes_min;
+    let mut to = used.min(LOG_BYTES_FREE).next_multiple_of(4096).max(bytes_min);
     while to < used && to < bytes {
         to *= 2;
     }
@@ -50,4 +51,25 @@ pub(super) fn closing_bytes(bytes: u64, bytes_min: u64, used: u64) -> u64 {
 pub(super) fn next_bytes(bytes: u64, bytes_max: u64) -> u64 {
     let next = if bytes < DOUBLES_FROM_BYTES { bytes * 4 } else { bytes * 2 };
     next.min(bytes_max)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_becomes_as_long_as_the_data_are() {
+        const MIB: u64 = 1 << 20;
+        let closing = |bytes, used| closing_bytes(bytes, LOG_BYTES_FIRST, used);
+        assert_eq!(closing(64 * MIB, 0), LOG_BYTES_FIRST);
+        assert_eq!(closing(64 * MIB, 4096), LOG_BYTES_FIRST);
+        assert_eq!(closing(64 * MIB, 3 * MIB), 3 * MIB);
+        assert_eq!(closing(64 * MIB, 3 * MIB + 1), 3 * MIB + 4096);
+        assert_eq!(closing(2 * MIB, 3 * MIB), 2 * MIB, "it never grows");
+        assert_eq!(closing(512 * MIB, 64 * MIB), 64 * MIB);
+        assert_eq!(closing(512 * MIB, 65 * MIB), 128 * MIB);
+        assert_eq!(closing(512 * MIB, 300 * MIB), 512 * MIB);
+        assert_eq!(closing(512 * MIB, 3000 * MIB), 512 * MIB);
+        assert_eq!(closing_bytes(512 * MIB, 80 * MIB, 0), 80 * MIB);
+    }
 }

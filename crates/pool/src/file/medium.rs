@@ -18,7 +18,7 @@ use crate::file::checkpoint::Checkpointer;
 use crate::file::exit_hook::FlushAtExit;
 use crate::file::finish_recovery::DeferredRecovery;
 use crate::file::flusher::Flusher;
-use crate::file::image::advise_huge;
+use crate::file::huge_pages::{SparseBlocks, advise_huge};
 use crate::file::log_growth::LogGrowth;
 use crate::file::released::Released;
 use crate::format::page_sums::PAGE_BYTES;
@@ -48,6 +48,9 @@ pub(crate) struct FileParts {
     pub(crate) checkpointer: Checkpointer,
     pub(crate) grown: u64,
     pub(crate) unverified: std::ops::Range<u64>,
+    /// `grown` less what has got its huge pages.
+    pub(crate) unadvised: std::ops::Range<u64>,
+    pub(crate) sparse: SparseBlocks,
 }
 
 /// The medium of an open file pool.
@@ -60,6 +63,7 @@ pub(crate) struct FileMedium {
     pub(super) files: Arc<DataFiles>,
     /// What was given back and not provided again.
     pub(super) released: Arc<Released>,
+    pub(super) sparse: SparseBlocks,
     storage: Arc<dyn Storage>,
     checkpointer: Mutex<Checkpointer>,
     durability: Durability,
@@ -108,6 +112,7 @@ impl FileMedium {
             directory: parts.directory,
             files: parts.files,
             released: Arc::clone(&parts.checkpointer.released),
+            sparse: parts.sparse,
             storage: parts.storage,
             checkpointer: Mutex::new(parts.checkpointer),
             durability: config.durability,
@@ -133,7 +138,7 @@ impl FileMedium {
             image_written: AtomicU64::new(0),
             checkpoint_syncs: AtomicU64::new(0),
         };
-        advise_huge(&medium.memory, 0, parts.grown);
+        advise_huge(&medium.memory, parts.unadvised.start, parts.unadvised.end);
         medium
     }
 

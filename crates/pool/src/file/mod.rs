@@ -8,6 +8,7 @@ pub(super) mod exit_hook;
 pub(super) mod finish_recovery;
 pub(super) mod flusher;
 mod grow_log;
+mod huge_pages;
 mod image;
 mod log_growth;
 pub(super) mod medium;

@@ -8,7 +8,8 @@
 //! Invariants:
 //! 1. Space is reserved before the region's user writes there: a checkpoint finds space for every page that it writes.
 
-use crate::file::image::{HUGE_PAGES_FROM_BYTES, reserve_more, reserve_part};
+use crate::file::huge_pages::HUGE_PAGES_FROM_BYTES;
+use crate::file::image::{reserve_more, reserve_part};
 use crate::file::medium::FileMedium;
 use crate::format::log::GIVEN_BACK_BYTES_MAX;
 use crate::format::page_sums::PAGE_BYTES;
@@ -35,7 +36,9 @@ impl FileMedium {
         self.grow_with(|grown| {
             // Before the space is reserved: invariant 1 of `file/released.rs`.
             self.released.remove(part.clone());
-            reserve_part(&self.files, self.memory(), grown, part, |e| self.poison(e))
+            let to = reserve_part(&self.files, self.memory(), grown, part.clone(), |e| self.poison(e))?;
+            self.sparse.note_use(self.memory(), part);
+            Ok(to)
         })
     }
 

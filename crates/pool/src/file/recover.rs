@@ -12,7 +12,8 @@ use crate::file::apply_log::LogParts;
 use crate::file::checkpoint::{Checkpointer, page_buffer};
 use crate::file::damage_notes::DamageNotes;
 use crate::file::finish_recovery::DeferredRecovery;
-use crate::file::image::{HUGE_PAGES_FROM_BYTES, ImageReader, make_room, map_image, verify_suspect};
+use crate::file::huge_pages::SparseBlocks;
+use crate::file::image::{ImageReader, make_room, map_image, verify_suspect};
 use crate::file::medium::FileParts;
 use crate::file::released::Released;
 use crate::format::page_sums::{CHECKSUM_BYTES, PAGE_BYTES, PageChecksums};
@@ -63,6 +64,7 @@ pub(crate) struct Recovered {
     released: Arc<Released>,
     /// Bytes of the data file that have not been compared with their page checksums.
     unverified: std::ops::Range<u64>,
+    sparse: SparseBlocks,
 }
 
 /// As `reserve`, at the address that the pool's pointers were made for.
@@ -123,9 +125,7 @@ pub(crate) fn recover(
     let mapped = lazy && map_image(&files, image_size, &memory)?;
     // A mapped file is not read now.
     let to_read = if mapped { 0 } else { image_size };
-    if !mapped && image_size >= HUGE_PAGES_FROM_BYTES {
-        memory.advise_huge(0, image_size as usize);
-    }
+    let sparse = SparseBlocks::advise(&memory, &sums, to_read);
     let mut ring = Mirror::new(sb.log_bytes as usize).map_err(|e| Error::Unsupported {
         what: format!("cannot map {} bytes for the log: {e}", sb.log_bytes),
     })?;
@@ -211,6 +211,7 @@ pub(crate) fn recover(
         notes,
         released: Arc::new(released),
         unverified: verified_to..image_size,
+        sparse,
     })
 }
 
@@ -379,7 +380,10 @@ impl Recovered {
             storage,
             checkpointer,
             grown: self.grown,
+            // What was not read has got no advice.
+            unadvised: self.unverified.start..self.grown,
             unverified: self.unverified,
+            sparse: self.sparse,
         })
     }
 }
