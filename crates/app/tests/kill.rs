@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{build_example, told};
+use common::{build, build_example, output, told};
 use mangrove_crashlab::linear::{Access, What, explain};
 use mangrove_testkit::command::{Victim, wait_until};
 use std::collections::HashMap;
@@ -71,6 +71,27 @@ fn local_mode_loses_nothing_acknowledged() {
                 "round {round}, thread {thread}: {found}, told {told}"
             );
         }
+    }
+}
+
+/// Blocks and pages come and go, and every fourth command gives back what is free.
+#[test]
+fn a_state_that_gives_space_back_loses_nothing() {
+    let scratch = tempfile::tempdir().expect("a scratch directory");
+    let (program, state) = (build("compacting", scratch.path()), scratch.path().join("s"));
+    let number = |line: &[u8]| -> u64 { String::from_utf8_lossy(line).trim().parse().expect("a number") };
+    let mut seed = SEED;
+    for round in 0..12 {
+        let mut command = Command::new(&program);
+        let victim = Victim::start(command.arg(&state).arg("run"), move |lines| {
+            lines.fold(0, |_, line| number(&line))
+        });
+        victim.says(1 + dice(&mut seed) % 60);
+        let acknowledged = victim.kill();
+        let checked = output(&program, &["check"], &state);
+        assert!(checked.status.success(), "round {round}: {}", told(&checked));
+        let found = number(&checked.stdout);
+        assert!(found == acknowledged || found == acknowledged + 1, "round {round}: {found}, {acknowledged}");
     }
 }
 

@@ -3,14 +3,13 @@
 //! The handle is volatile and holds nothing that the region does not hold: opening the region again gives the same
 //! arena. Transactions have a handle for each thread; what such a handle remembers is never more than a hint.
 
-use crate::bytes::layout::{CLASS_COUNT, Head, PAGE_BYTES, Shard, Span, kind, kind_of};
+#[cfg(test)]
+use crate::bytes::layout::PAGE_BYTES;
+use crate::bytes::layout::{CLASS_COUNT, Head, Shard, Span};
 use crate::space::{ArenaSpace, Words};
 use crate::view::ArenaView;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 
-/// Free runs of at least this length return their memory to the system: 256 KiB.
-pub(crate) const DISCARD_PAGES_MIN: u64 = 64;
-const DISCARDS_MAX: usize = 64;
 /// So many blocks freed last are known one by one.
 pub(crate) const FREED_KEPT: usize = 8;
 
@@ -37,9 +36,6 @@ pub struct Heap {
     pub(crate) shard: *const Shard,
     /// The slab that each class allocates from; a cache of the class lists' heads, for an owner that is alone.
     pub(crate) current: [Current; CLASS_COUNT],
-    /// Runs freed lately, to be discarded if they stay free. The array never grows: this code must not allocate.
-    discards: [(u64, u64); DISCARDS_MAX],
-    discards_len: usize,
     /// Blocks and runs freed since the handle was made.
     pub(crate) frees: u64,
     /// The last of them, each at its number modulo the length.
@@ -59,8 +55,6 @@ impl Heap {
             groups_max: 0,
             shard: std::ptr::null(),
             current: [Current::NONE; CLASS_COUNT],
-            discards: [(0, 0); DISCARDS_MAX],
-            discards_len: 0,
             frees: 0,
             freed: [(0, 0); FREED_KEPT],
         }
@@ -157,39 +151,7 @@ impl Heap {
         self.space.grow(len).ok()
     }
 
-    pub(crate) fn remember_discard(&mut self, page: u64, pages: u64) {
-        if self.discards_len < DISCARDS_MAX {
-            self.discards[self.discards_len] = (page, pages);
-            self.discards_len += 1;
-        }
-    }
-
-    pub(crate) fn discards_len(&self) -> usize {
-        self.discards_len
-    }
-
-    pub(crate) fn forget_discards(&mut self, keep: usize) {
-        self.discards_len = self.discards_len.min(keep);
-    }
-
-    /// Returns the memory of long runs to the system that were freed since the last call and are still free. Called
-    /// between batches, and seldom: a run that is used again soon costs page faults. Returns the number of bytes.
-    /// Only for an arena with one handle: a run that a transaction took meanwhile would lose its content.
-    pub fn trim(&mut self) -> u64 {
-        let mut bytes = 0;
-        for i in 0..self.discards_len {
-            let (page, pages) = self.discards[i];
-            let start = self.start_of(page);
-            let span = self.view.span(start);
-            // Relaxed: the caller is the one thread that uses the arena now.
-            let (what, has) = (span.what().load(Ordering::Relaxed), span.pages().load(Ordering::Relaxed));
-            if kind_of(what) == kind::FREE && page + pages <= start + has {
-                let len = pages * PAGE_BYTES as u64;
-                self.space.discard(page * PAGE_BYTES as u64, len);
-                bytes += len;
-            }
-        }
-        self.discards_len = 0;
-        bytes
+    pub(crate) fn space_provide(&mut self, offset: u64, len: u64) -> bool {
+        self.space.provide(offset, len).is_ok()
     }
 }

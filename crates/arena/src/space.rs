@@ -152,9 +152,13 @@ pub trait ArenaSpace: Send {
     /// No space, or the medium's failure; the region is then as before.
     fn grow(&mut self, len: u64) -> io::Result<()>;
 
-    /// The content of this range is not needed any more: its memory may return to the system. A hint; what the range
-    /// reads as afterwards is undefined until it is written again.
-    fn discard(&mut self, offset: u64, len: u64) {
+    /// Reserves space for a usable range of whole pages in which something will be handed out: its content may have
+    /// been taken away since it was last used ([`crate::Heap::free_pages`]).
+    ///
+    /// # Errors
+    /// No space, or the medium's failure.
+    fn provide(&mut self, offset: u64, len: u64) -> io::Result<()> {
         let _ = (offset, len);
+        Ok(())
     }
 }

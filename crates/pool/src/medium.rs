@@ -183,6 +183,25 @@ pub trait MediumOps: Send + Sync {
         Ok(false)
     }
 
+    /// As `give_back`, for a part of which nobody reads a byte before it is stored to again: in this process it may
+    /// read as anything until then. So this works where memory shows the data file, too.
+    ///
+    /// # Errors
+    /// As `give_back`.
+    ///
+    /// # Safety
+    /// As `give_back`.
+    unsafe fn release(&self, range: Range, site: Site) -> Result<bool> {
+        // SAFETY: the caller's promise.
+        unsafe { self.give_back(range, site) }
+    }
+
+    /// Parts of the usable region for which no space may be reserved, in any order: an owner that does not know what it
+    /// released provides them before it uses them again.
+    fn without_space(&self) -> Vec<Range> {
+        Vec::new()
+    }
+
     /// Bytes of the region that may be used already, where the medium knows and its user does not.
     fn grown(&self) -> u64 {
         0

@@ -336,6 +336,21 @@ impl Region {
         unsafe { self.medium.give_back(range, Location::caller()) }
     }
 
+    /// Gives the memory and the space of a part of the region back that nobody reads before it is stored to again; see
+    /// [`MediumOps::release`].
+    ///
+    /// # Errors
+    /// As there.
+    ///
+    /// # Safety
+    /// As there.
+    #[track_caller]
+    pub unsafe fn release(&self, range: Range) -> Result<bool> {
+        assert!(range.offset <= self.len && range.len <= self.len - range.offset, "a part of the region");
+        // SAFETY: the caller's promise.
+        unsafe { self.medium.release(range, Location::caller()) }
+    }
+
     /// The parts of a range that may not be zero; see [`MediumOps::data_ranges`].
     #[must_use]
     pub fn data_ranges(&self, range: Range) -> Vec<Range> {

@@ -1,6 +1,7 @@
 //! A shadow on a medium that is log and replayer itself: the file medium.
 
 use crate::Result;
+use crate::copy::page_set::FreeSpace;
 use crate::layout::PAGE_BYTES;
 use mangrove_pool::{Range, Region};
 use parking_lot::Mutex;
@@ -13,12 +14,14 @@ pub(crate) struct LogBacking {
     len: AtomicU64,
     scratch: Mutex<Vec<Range>>,
     units: AtomicU64,
+    pub(crate) free_space: Mutex<FreeSpace>,
 }
 
 impl LogBacking {
     pub(crate) fn new(region: Region) -> Self {
         let len = AtomicU64::new(region.medium().grown());
-        Self { region, len, scratch: Mutex::default(), units: AtomicU64::new(0) }
+        let free_space = Mutex::new(FreeSpace::of(&region));
+        Self { region, len, scratch: Mutex::default(), units: AtomicU64::new(0), free_space }
     }
 
     /// Makes the first `bytes` bytes usable.

@@ -91,6 +91,8 @@ int main(int argc, char **argv) {
         pause_at("filled");
         run(1, true);
         pause_at("nine tenths deleted");
+        check(mangrove_app_compact(app));
+        pause_at("compacted");
     } else if (strcmp(argv[2], "rest") == 0) {
         run(ONE_STAYS, false);
         pause_at("a fresh load of the rest");

@@ -131,7 +131,7 @@ impl Heap {
         let entry = self.view.span_of(w, page)?;
         let pages = w.load(entry.pages())?;
         w.store(&shard.reserve, 0)?;
-        self.free_run_silently(w, page, pages)
+        self.free_run(w, page, pages)
     }
 
     /// Checks that the table of shards lies in the arena.

@@ -52,7 +52,7 @@ impl Heap {
         certain(w.store_all(&view.span(0).links, &[what(kind::META, 0), reserved, 0, 0]));
         certain(heap.set_bit(w, PageBitmap::Starts, 0, true));
         certain(heap.touch(w, 0, reserved));
-        certain(heap.free_run_silently(w, reserved, groups * GROUP_PAGES - reserved));
+        certain(heap.free_run(w, reserved, groups * GROUP_PAGES - reserved));
         Ok(heap)
     }
 

@@ -10,7 +10,7 @@
 use crate::bytes::layout::{
     GROUP_BITMAPS_BYTES, GROUP_BYTES, GROUP_PAGES, Group, PAGE_BYTES, PageBitmap, kind, kind_of, what,
 };
-use crate::heap::{DISCARD_PAGES_MIN, Heap};
+use crate::heap::Heap;
 use crate::space::Words;
 
 /// What grows grows by this share of itself, within bounds: larger shares leave more of an image unused.
@@ -97,7 +97,7 @@ impl Heap {
         pages: u64,
     ) -> Result<Option<(u64, u64)>, W::Stop> {
         let Some((page, has)) = self.bin_take(w, pages)? else { return Ok(None) };
-        if self.make_usable(page + pages) {
+        if self.make_usable(page + pages) && self.provide(page, pages) {
             return Ok(Some((page, has)));
         }
         self.bin_add(w, page, has)?;
@@ -136,9 +136,6 @@ impl Heap {
     /// Frees a run and merges it with its free neighbours. Its start bit may be set or not.
     pub(crate) fn free_run<W: Words>(&mut self, w: &mut W, page: u64, pages: u64) -> Result<(), W::Stop> {
         self.note_freed(self.address(page) as usize, pages as usize * PAGE_BYTES);
-        if W::ALONE && pages >= DISCARD_PAGES_MIN {
-            self.remember_discard(page, pages);
-        }
         let view = self.view;
         let (mut first, mut all) = (page, pages);
         let end = page + pages;
@@ -185,7 +182,11 @@ impl Heap {
         }
         let after = view.span_of(w, next)?;
         let has = w.load(after.pages())?;
-        if kind_of(w.load(after.what())?) != kind::FREE || has < more || !self.make_usable(next + more) {
+        if kind_of(w.load(after.what())?) != kind::FREE
+            || has < more
+            || !self.make_usable(next + more)
+            || !self.provide(next, more)
+        {
             return Ok(None);
         }
         self.bin_remove(w, next)?;
@@ -255,7 +256,7 @@ impl Heap {
             self.touch(w, old, meta)?;
             old + meta
         };
-        self.free_run_silently(w, first, old + groups * GROUP_PAGES - first)?;
+        self.free_run(w, first, old + groups * GROUP_PAGES - first)?;
         Ok(Some(()))
     }
 
@@ -267,19 +268,6 @@ impl Heap {
         let view = self.view;
         let entry = view.span_of(w, pages - 1)?;
         w.load(&entry.free[0])
-    }
-
-    /// As [`Heap::free_run`], for pages that were never used: there is nothing to discard.
-    pub(crate) fn free_run_silently<W: Words>(
-        &mut self,
-        w: &mut W,
-        page: u64,
-        pages: u64,
-    ) -> Result<(), W::Stop> {
-        let kept = self.discards_len();
-        self.free_run(w, page, pages)?;
-        self.forget_discards(kept);
-        Ok(())
     }
 
     /// Fills pages with zeroes.

@@ -1,8 +1,9 @@
 //! The arena against a model, through commits and crashes: what comes back is the committed state, byte by byte, and
 //! nothing else.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::sync::{Arc, Mutex};
 
 use mangrove_sys::Reservation;
 use proptest::prelude::*;
@@ -19,7 +20,7 @@ enum Step {
     Resize(usize, usize),
     Map(usize),
     Unmap { which: usize, from: usize, pages: usize },
-    Trim,
+    TakeFreePages,
     Commit,
     Crash,
 }
@@ -37,7 +38,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (1usize..300).prop_map(Step::Map),
         1 => (any::<usize>(), 0usize..300, 1usize..100)
             .prop_map(|(which, from, pages)| Step::Unmap { which, from, pages }),
-        1 => Just(Step::Trim),
+        1 => Just(Step::TakeFreePages),
         2 => Just(Step::Commit),
         1 => Just(Step::Crash),
     ]
@@ -47,7 +48,12 @@ fn step() -> impl Strategy<Value = Step> {
 struct Working {
     base: *mut u8,
     len: u64,
+    taken: Taken,
 }
+
+/// Pages whose content was taken away, and for which no space was provided since.
+type Taken = Arc<Mutex<BTreeSet<u64>>>;
+
 // SAFETY: test memory, used by one thread.
 unsafe impl Send for Working {}
 
@@ -68,10 +74,11 @@ impl ArenaSpace for Working {
         self.len = len;
         Ok(())
     }
-    fn discard(&mut self, offset: u64, len: u64) {
-        // The most that a hint may do.
-        // SAFETY: inside the test's memory; the arena does not need it.
-        unsafe { std::ptr::write_bytes(self.base.add(offset as usize), 0xDD, len as usize) };
+    fn provide(&mut self, offset: u64, len: u64) -> io::Result<()> {
+        assert!(offset + len <= self.len, "beyond what is usable");
+        let page = |at: u64| at / PAGE_BYTES as u64;
+        self.taken.lock().unwrap().retain(|taken| !(page(offset)..page(offset + len)).contains(taken));
+        Ok(())
     }
 }
 
@@ -97,6 +104,9 @@ struct World {
     blocks: BTreeMap<usize, Vec<u8>>,
     maps: BTreeMap<usize, Vec<u8>>,
     committed: (BTreeMap<usize, Vec<u8>>, BTreeMap<usize, Vec<u8>>),
+    taken: Taken,
+    /// Freed since pages were taken away last.
+    gone: Vec<(usize, usize)>,
     tick: u8,
 }
 
@@ -104,7 +114,8 @@ impl World {
     fn new() -> Self {
         let working = Reservation::anonymous(CAPACITY).unwrap();
         let mut written = Written::default();
-        let space = Box::new(Working { base: working.base().as_ptr(), len: 0 });
+        let taken = Taken::default();
+        let space = Box::new(Working { base: working.base().as_ptr(), len: 0, taken: taken.clone() });
         let heap = Heap::format(space, 8192, &mut written).unwrap();
         let mut world = Self {
             working,
@@ -114,6 +125,8 @@ impl World {
             blocks: BTreeMap::new(),
             maps: BTreeMap::new(),
             committed: Default::default(),
+            taken,
+            gone: Vec::new(),
             tick: 0,
         };
         world.commit();
@@ -149,12 +162,54 @@ impl World {
         unsafe { std::slice::from_raw_parts_mut(self.working.base().as_ptr(), CAPACITY) }
             .copy_from_slice(&self.image);
         self.written = Written::default();
-        let space = Box::new(Working { base: self.working.base().as_ptr(), len: CAPACITY as u64 });
+        self.gone.clear();
+        let (base, taken) = (self.working.base().as_ptr(), self.taken.clone());
+        let space = Box::new(Working { base, len: CAPACITY as u64, taken });
         self.heap = Heap::open(space, 8192).unwrap();
         (self.blocks, self.maps) = self.committed.clone();
     }
 
+    /// Takes the content of all pages away in which nothing is in use, from the working copy and from what a crash
+    /// leaves.
+    fn take_free_pages(&mut self) {
+        let base = self.working.base().as_ptr() as usize;
+        let mut runs = Vec::new();
+        self.heap.free_pages(|run| runs.push(run));
+        let live: Vec<_> = self.heap.live().map(Result::unwrap).collect();
+        let mut before = 0;
+        for run in runs {
+            let (from, to) = (run.start as usize, run.end as usize);
+            assert!(
+                from % PAGE_BYTES == 0 && to % PAGE_BYTES == 0 && from < to && (from > before || before == 0)
+            );
+            before = to;
+            let after = live.partition_point(|(at, _)| at - base < to);
+            assert!(after == 0 || live[after - 1].0 + live[after - 1].1 - base <= from, "in use: {run:?}");
+            // SAFETY: inside the test's memory; the arena does not need it.
+            unsafe { std::ptr::write_bytes((base + from) as *mut u8, 0xDD, to - from) };
+            self.image[from..to].fill(0xDD);
+            self.taken.lock().unwrap().extend((from / PAGE_BYTES..to / PAGE_BYTES).map(|page| page as u64));
+        }
+        // Blocks of more than a page that are freed give all their pages.
+        let pages = |at: &usize, len: usize| (at - base) / PAGE_BYTES..(at - base + len).div_ceil(PAGE_BYTES);
+        let in_use: BTreeSet<_> = live.iter().flat_map(|(at, len)| pages(at, *len)).collect();
+        for at in self.gone.drain(..) {
+            let is_taken = |page: usize| self.taken.lock().unwrap().contains(&(page as u64));
+            for page in pages(&at.0, at.1).filter(|page| !in_use.contains(page)) {
+                // Unless the arena has the page for itself.
+                let own = !self.heap.free_bytes().hold(base + page * PAGE_BYTES, 1);
+                assert!(is_taken(page) || own, "page {page} was freed");
+            }
+        }
+    }
+
     fn verify(&self) {
+        for (&at, content) in self.blocks.iter().chain(&self.maps) {
+            let first = (at - self.working.base().as_ptr() as usize) / PAGE_BYTES;
+            let pages = first as u64..first as u64 + content.len().div_ceil(PAGE_BYTES) as u64;
+            let taken = self.taken.lock().unwrap();
+            assert!(taken.range(pages).next().is_none(), "the block at {at:#x} has a page without space");
+        }
         assert_eq!(self.heap.check(), Vec::<String>::new());
         for (&at, content) in self.blocks.iter().chain(&self.maps) {
             assert_eq!(self.bytes(at, content.len()), &content[..], "content of {at:#x}");
@@ -202,6 +257,7 @@ impl World {
             }
             Step::Free(which) => {
                 if let Some(at) = pick(&self.blocks, which) {
+                    self.gone.push((at, self.heap.usable_bytes(at).unwrap()));
                     self.heap.free(&mut self.written, at).unwrap();
                     self.blocks.remove(&at);
                     assert!(self.heap.free(&mut self.written, at).is_err());
@@ -247,8 +303,10 @@ impl World {
                     }
                 }
             }
-            Step::Trim => {
-                self.heap.trim();
+            Step::TakeFreePages => {
+                // Content must stay until the command that freed it is durable.
+                self.commit();
+                self.take_free_pages();
             }
             Step::Commit => self.commit(),
             Step::Crash => self.crash(),

@@ -209,6 +209,10 @@ impl<const OTHER: bool> Subject for DurableSubject<OTHER> {
                 self.runtime.checkpoint().map_err(words)?;
                 Ok(Promised::All)
             }
+            DurableOp::Compact => {
+                self.runtime.compact().map_err(words)?;
+                Ok(Promised::All)
+            }
             DurableOp::During(outer, at, inner) => {
                 let mut other = self.runtime.client().map_err(words)?;
                 let (roots, by_hand, run) = (Roots(self.runtime.roots()), self.by_hand, self.run);
@@ -248,7 +252,7 @@ impl<const OTHER: bool> Subject for DurableSubject<OTHER> {
                     state.run(command);
                 }
             }
-            DurableOp::Read | DurableOp::Sync | DurableOp::Checkpoint => {}
+            DurableOp::Read | DurableOp::Sync | DurableOp::Checkpoint | DurableOp::Compact => {}
         }
     }
 

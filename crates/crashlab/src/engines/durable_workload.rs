@@ -77,6 +77,8 @@ pub enum DurableOp {
     Sync,
     /// Writes everything into the data file.
     Checkpoint,
+    /// Gives back what holds nothing in use.
+    Compact,
     /// A command, and at its n-th step on the medium another client does something.
     During(DurableCommand, u32, DurableInner),
 }
@@ -181,7 +183,7 @@ impl AppState {
     }
 }
 
-const SCENARIOS: [&str; 9] = [
+const SCENARIOS: [&str; 10] = [
     "small commands",
     "batches and answers not waited for",
     "long units",
@@ -191,6 +193,7 @@ const SCENARIOS: [&str; 9] = [
     "a mixture of commands",
     "free runs of the arena",
     "slabs of the arena",
+    "space that is given back",
 ];
 
 pub(crate) fn scenario_count() -> u32 {
@@ -205,6 +208,7 @@ pub(crate) fn workload(scenario: u32, rng: &mut Rng) -> Vec<DurableOp> {
     match scenario {
         7 => return planned(free_runs(rng), rng),
         8 => return planned(slabs(rng), rng),
+        9 => return given_back(rng),
         _ => {}
     }
     let count = 8 + rng.below(6);
@@ -253,6 +257,39 @@ fn planned(commands: Vec<Vec<Step>>, rng: &mut Rng) -> Vec<DurableOp> {
         ops.insert(rng.below(ops.len() as u64 + 1) as usize, op);
     }
     ops
+}
+
+/// Long blocks, small ones and mappings come and go, and after some batches what is free is given back. What is
+/// allocated then lies in pages that were, and must be zero where the program asked for zeros.
+fn given_back(rng: &mut Rng) -> Vec<DurableOp> {
+    let mut ops = vec![DurableOp::Batch(vec![DurableCommand(roomy(0..7, 9000, rng))], true)];
+    let rounds = 7 + rng.below(5);
+    for _ in 0..rounds {
+        let count = 1 + rng.below(3);
+        let commands = (0..count).map(|_| command(rng, 3, coming_and_going)).collect();
+        ops.push(DurableOp::Batch(commands, rng.one_in(2)));
+        match rng.below(5) {
+            0 | 1 => ops.push(DurableOp::Compact),
+            2 => ops.push([DurableOp::Checkpoint, DurableOp::Sync][rng.below(2) as usize].clone()),
+            _ => {}
+        }
+    }
+    ops
+}
+
+fn coming_and_going(rng: &mut Rng) -> Step {
+    let seed = rng.next() as u8;
+    match rng.below(10) {
+        0..3 => Step::Free(slot(rng)),
+        3 | 4 => {
+            let most = if rng.one_in(2) { 60_000 } else { 5000 };
+            Step::Roomy(slot(rng), ROOMY_LEN + rng.below(most) as u32, seed)
+        }
+        5 => Step::Zeroed(slot(rng), 1 + rng.below(6000) as u32),
+        6 => Step::Put(slot(rng), 1 + rng.below(5000) as u32, seed),
+        7 => mapping(rng),
+        _ => small(rng),
+    }
 }
 
 fn roomy(slots: impl IntoIterator<Item = u8>, bytes: u32, rng: &mut Rng) -> Vec<Step> {

@@ -83,6 +83,16 @@ impl MediumOps for Filter {
         unsafe { self.inner.medium().give_back(range, site) }
     }
 
+    unsafe fn release(&self, range: Range, site: Site) -> Result<bool> {
+        // No site that can be suppressed: what lies there does not matter, so nothing but the space would be missed.
+        // SAFETY: the caller's promise, passed on.
+        unsafe { self.inner.medium().release(range, site) }
+    }
+
+    fn without_space(&self) -> Vec<Range> {
+        self.inner.medium().without_space()
+    }
+
     fn grown(&self) -> u64 {
         self.inner.medium().grown()
     }

@@ -19,9 +19,11 @@ use crate::alloc::thread_keys;
 use crate::alloc::write_fence::{FenceReport, WriteFence};
 use crate::image::aslr::Moving;
 use crate::image::audit::Audit;
+use crate::image::free_space;
 use crate::image::gather::Gatherer;
 use crate::image::layout::{ARENA_OFFSET, MAGIC, ROOT_COUNT, StateHeader, VERSION};
-use crate::image::modules::{Gone, Modules, find_pointer, system_library_that_points_into};
+use crate::image::modules::{Gone, Modules, system_library_that_points_into};
+use crate::image::pointers::{points_nowhere, points_there};
 use crate::image::variables::Globals;
 use crate::runtime::backing::{Backing, Entered};
 use crate::silence::{SilencedWrites, is_silent};
@@ -38,9 +40,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
-
-/// Commits after which memory of long free runs returns to the system.
-const TRIM_COMMITS: u64 = 4096;
 
 /// How a state is opened.
 #[derive(Clone, Debug)]
@@ -152,6 +151,10 @@ impl ArenaSpace for ShadowSpace {
     fn grow(&mut self, len: u64) -> io::Result<()> {
         // This runs inside a command's malloc: what growing allocates is not part of the state.
         split_allocation::outside(|| self.0.grow(len).map_err(|e| io::Error::other(e.to_string())))
+    }
+    fn provide(&mut self, offset: u64, len: u64) -> io::Result<()> {
+        let provide = || self.0.provide(offset..offset + len);
+        split_allocation::outside(|| provide().map_err(|e| io::Error::other(e.to_string())))
     }
 }
 
@@ -294,7 +297,9 @@ impl State {
                 shadow.base()
             )));
         }
-        let heap = Heap::open(Box::new(ShadowSpace(Arc::clone(shadow))), ARENA_OFFSET).map_err(damaged)?;
+        let mut heap =
+            Heap::open(Box::new(ShadowSpace(Arc::clone(shadow))), ARENA_OFFSET).map_err(damaged)?;
+        free_space::provide_again(shadow, &mut heap)?;
         let recorded = bytes_at(&heap, head.modules, head.modules_bytes);
         let table = recorded
             .and_then(Modules::decode)
@@ -479,8 +484,13 @@ impl Backing for State {
         }
     }
 
+    fn release_free_pages(&self) -> Result<u64> {
+        // SAFETY: no command runs, and every batch is committed.
+        if self.has_failed() { Ok(0) } else { unsafe { free_space::release(&self.shadow, self.heap()) } }
+    }
+
     fn close(self: Box<Self>) -> Result<()> {
-        let freed = self.commit_deferred();
+        let freed = self.commit_deferred().and_then(|()| self.release_at_closing());
         let returns_memory = self.returns_memory;
         let (shadow, registration, view) = self.without_heap()?;
         // SAFETY: no command runs.
@@ -570,17 +580,13 @@ impl State {
         count(&self.committed_ranges, parts.ranges.len());
         count(&self.committed_bytes, parts.ranges.iter().map(|range| range.1).sum());
         parts.commits += 1;
-        if parts.commits.is_multiple_of(TRIM_COMMITS) {
-            self.heap().trim();
-        }
         Ok(ticket)
     }
 
     /// Frees, in a command of its own, what was freed outside commands. After a failed commit it frees nothing, as a
     /// crash would: memory around those blocks holds what the failed batch did.
     fn commit_deferred(&self) -> Result<()> {
-        let failed = self.failed.load(Ordering::Relaxed) || self.shadow.poisoned().is_some();
-        if failed || !self.registration.has_deferred() {
+        if self.has_failed() || !self.registration.has_deferred() {
             return Ok(());
         }
         let mut writes =
@@ -589,6 +595,20 @@ impl State {
         unsafe { self.enter(&raw mut writes) }?;
         self.leave();
         self.commit(&mut writes).map(drop)
+    }
+
+    /// Whether memory may hold what no atomic group took. The caller is alone.
+    fn has_failed(&self) -> bool {
+        self.failed.load(Ordering::Relaxed) || self.shadow.poisoned().is_some()
+    }
+
+    /// Gives back what is free, if this opening has changed something.
+    fn release_at_closing(&self) -> Result<()> {
+        if self.has_failed() || self.parts.lock().commits == 0 {
+            return Ok(());
+        }
+        // SAFETY: no command runs any more, and every batch is committed.
+        unsafe { free_space::release_at_closing(&self.shadow, self.heap()) }
     }
 
     /// What is left when the arena has ended.
@@ -737,64 +757,4 @@ fn in_the_way(left: &[(Retired, LeftMemory)], address: u64) -> Option<Error> {
              or use such things once before opening"
         ),
     })
-}
-
-/// Refuses to commit what the next start would refuse to open.
-///
-/// # Errors
-/// `Moved`: a word of the ranges points to a module that moves.
-fn points_nowhere(ranges: &[(usize, usize)], movable: &[Gone]) -> Result<()> {
-    if movable.is_empty() {
-        return Ok(());
-    }
-    for &(from, len) in ranges {
-        let (first, end) = (from.next_multiple_of(8), (from + len) & !7);
-        // SAFETY: aligned words in the region, which no command writes now.
-        let words =
-            unsafe { std::slice::from_raw_parts(first as *const usize, end.saturating_sub(first) / 8) };
-        if let Some((at, which)) = find_pointer(words, movable) {
-            let (at, word, why) = (first + at * 8, words[at], &movable[which].why);
-            let what = format!(
-                "a command made the state point at {at:#x} to {word:#x}, and {why}; nothing of its batch is durable"
-            );
-            return Err(Error::Moved { what });
-        }
-    }
-    Ok(())
-}
-
-/// Why the state cannot live without the modules of `gone`, if it points into one.
-///
-/// # Errors
-/// A message, when the arena's description is damaged.
-fn points_there(
-    heap: &Heap,
-    head: &StateHeader,
-    gone: &[Gone],
-) -> std::result::Result<Option<String>, String> {
-    if gone.is_empty() {
-        return Ok(None);
-    }
-    let say = |at: usize, word: usize, which: usize| {
-        format!("the durable state at {at:#x} points to {word:#x}, and {}", gone[which].why)
-    };
-    if let Some((at, which)) = find_pointer(&head.roots, gone) {
-        return Ok(Some(say((&raw const head.roots[at]) as usize, head.roots[at], which)));
-    }
-    let destructors = head.keys.map(|key| key.destructor);
-    if let Some((at, which)) = find_pointer(&destructors, gone) {
-        return Ok(Some(say((&raw const head.keys[at].destructor) as usize, destructors[at], which)));
-    }
-    for live in heap.live() {
-        let (from, len) = live?;
-        if from as u64 == head.modules {
-            continue;
-        }
-        // SAFETY: a block in use or a mapping, in the region, aligned to 16; no command writes during opening.
-        let words = unsafe { std::slice::from_raw_parts(from as *const usize, len / size_of::<usize>()) };
-        if let Some((at, which)) = find_pointer(words, gone) {
-            return Ok(Some(say(from + at * 8, words[at], which)));
-        }
-    }
-    Ok(None)
 }

@@ -15,9 +15,9 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// The tests take turns: one thread of a process can be inside a command.
-static ONE: parking_lot::Mutex<()> = parking_lot::Mutex::new(());
+pub(super) static ONE: parking_lot::Mutex<()> = parking_lot::Mutex::new(());
 
-fn options() -> StateOptions {
+pub(super) fn options() -> StateOptions {
     let shadow = mangrove_shadow::Options::new()
         .create(Create::IfMissing)
         .address(AddressChoice::Chosen)
@@ -90,7 +90,7 @@ fn a_new_state_takes_less_than_a_mebibyte() {
 }
 
 /// Runs `work` as a write command that reports by hand, and makes it durable.
-fn command(state: &State, writes: &mut WriteSet, work: impl FnOnce(&mut dyn FnMut(usize, usize))) {
+pub(super) fn command(state: &State, writes: &mut WriteSet, work: impl FnOnce(&mut dyn FnMut(usize, usize))) {
     // SAFETY: `writes` outlives the command; one thread.
     unsafe { state.enter(writes) }.unwrap();
     let set = std::ptr::from_mut(writes);
@@ -101,24 +101,24 @@ fn command(state: &State, writes: &mut WriteSet, work: impl FnOnce(&mut dyn FnMu
     state.wait(ticket).unwrap();
 }
 
-fn alloc(bytes: usize) -> usize {
+pub(super) fn alloc(bytes: usize) -> usize {
     assert!(is_inside());
     // SAFETY: inside.
     unsafe { mangrove_arena_alloc(bytes, 16) as usize }
 }
 
-fn put(at: usize, value: u64, wrote: &mut dyn FnMut(usize, usize)) {
+pub(super) fn put(at: usize, value: u64, wrote: &mut dyn FnMut(usize, usize)) {
     // SAFETY: the tests' own blocks.
     unsafe { (at as *mut u64).write(value) };
     wrote(at, 8);
 }
 
-fn get(at: usize) -> u64 {
+pub(super) fn get(at: usize) -> u64 {
     // SAFETY: the tests' own blocks.
     unsafe { (at as *const u64).read() }
 }
 
-fn root(state: &State) -> usize {
+pub(super) fn root(state: &State) -> usize {
     // SAFETY: a word of the region.
     unsafe { (*state.roots())[0] }
 }

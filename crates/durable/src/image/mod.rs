@@ -2,10 +2,14 @@
 
 pub(super) mod aslr;
 pub(super) mod audit;
+mod free_space;
+#[cfg(test)]
+mod free_space_tests;
 mod gather;
 pub(super) mod image;
 #[cfg(test)]
 pub(super) mod image_tests;
 pub(super) mod layout;
 pub(super) mod modules;
+mod pointers;
 pub(super) mod variables;

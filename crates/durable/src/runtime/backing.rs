@@ -92,6 +92,15 @@ pub(crate) trait Backing: Send + Sync {
         Ok(())
     }
 
+    /// Gives back memory and space of what holds nothing in use; returns how many bytes that were. The space comes back
+    /// with the next checkpoint. No command runs, and every batch is committed.
+    ///
+    /// # Errors
+    /// As `checkpoint`.
+    fn release_free_pages(&self) -> Result<u64> {
+        Ok(0)
+    }
+
     /// The error that poisoned the pool, if any: nothing is committed any more. Cheap, since each batch asks.
     fn poisoned(&self) -> Option<Error> {
         None

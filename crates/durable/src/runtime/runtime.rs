@@ -420,6 +420,26 @@ impl Runtime {
         given.map_err(|error| self.executor.fail(error))
     }
 
+    /// Gives back the memory and the disk space of pages in which nothing is in use, and returns how many bytes that
+    /// were. Blocks stay where they are, so a page that holds one of many small blocks stays. Commands and reads wait
+    /// meanwhile, O(pages); the space comes back by a checkpoint, which this makes beside them. Closing does the same
+    /// if an eighth of the state is free. On media other than files nothing is given back.
+    ///
+    /// # Errors
+    /// The medium failed, now or before; `Nested` inside a command; `Batch` while this thread has a batch open.
+    pub fn compact(&self) -> Result<u64> {
+        outside_commands()?;
+        self.may_wait_for_batches()?;
+        if self.combiner.reads_here() {
+            return Err(Error::Nested);
+        }
+        let mut given = Ok(0);
+        self.combiner.exclusive(|| given = self.executor.backing().release_free_pages());
+        let bytes = given.map_err(|error| self.executor.fail(error))?;
+        self.checkpoint()?;
+        Ok(bytes)
+    }
+
     /// Why writes fail from now on, if they do.
     #[must_use]
     pub fn failure(&self) -> Option<Error> {

@@ -178,7 +178,7 @@ impl StorageEngine for TreeEngine {
 
     fn compact(&self) -> Result<()> {
         self.0.sweep()?;
-        Ok(self.0.runtime().checkpoint()?)
+        Ok(self.0.runtime().compact().map(drop)?)
     }
 
     fn page_out_loaded(&self) -> Result<()> {

@@ -753,8 +753,21 @@ impl MediumOps for FileMedium {
     }
 
     unsafe fn give_back(&self, range: Range, _site: Site) -> Result<bool> {
+        // Memory that shows the data file would show old bytes again.
+        if self.shows_file.load(Ordering::Relaxed) {
+            return Ok(false);
+        }
         // SAFETY: the caller's promise.
         unsafe { self.give_back_range(range) }
+    }
+
+    unsafe fn release(&self, range: Range, _site: Site) -> Result<bool> {
+        // SAFETY: the caller's promise.
+        unsafe { self.give_back_range(range) }
+    }
+
+    fn without_space(&self) -> Vec<Range> {
+        self.parts_without_space()
     }
 
     fn grown(&self) -> u64 {

@@ -63,15 +63,31 @@ impl FileMedium {
         Ok(())
     }
 
-    /// See [`MediumOps::give_back`].
+    /// See [`MediumOps::without_space`]. Zeros in the data file may be a hole; and what is released becomes one.
+    pub(super) fn parts_without_space(&self) -> Vec<Range> {
+        let released = self.released.parts();
+        let mut parts: Vec<Range> =
+            released.map(|part| Range { offset: part.start, len: part.end - part.start }).collect();
+        let checkpointer = self.checkpointer();
+        let mut last: Option<std::ops::Range<u64>> = None;
+        for page in (0..self.grown() / PAGE).filter(|&page| checkpointer.sums.get(page) == 0) {
+            match &mut last {
+                Some(run) if run.end == page => run.end += 1,
+                _ => parts.extend(last.replace(page..page + 1).map(pages)),
+            }
+        }
+        parts.extend(last.map(pages));
+        parts
+    }
+
+    /// See [`MediumOps::give_back`] and [`MediumOps::release`].
     ///
     /// # Safety
     /// As there.
     pub(super) unsafe fn give_back_range(&self, range: Range) -> Result<bool> {
         self.refuse_child()?;
         let (from, to) = (range.offset.next_multiple_of(PAGE), (range.offset + range.len) / PAGE * PAGE);
-        // Memory that shows the data file would show old bytes again.
-        if from >= to || self.shows_file.load(Ordering::Relaxed) {
+        if from >= to {
             return Ok(false);
         }
         // Before the record: a checkpoint may apply it at once.
@@ -93,4 +109,9 @@ impl FileMedium {
         unsafe { self.memory().discard_part(from as usize, (to - from) as usize) };
         Ok(true)
     }
+}
+
+/// The bytes of pages.
+fn pages(numbers: std::ops::Range<u64>) -> Range {
+    Range { offset: numbers.start * PAGE, len: (numbers.end - numbers.start) * PAGE }
 }

@@ -1,0 +1,208 @@
+//! Space that a state gives back: what comes back of it, what a crash keeps, and what a full disk refuses.
+
+use crate::image::image::{State, StateOptions};
+use crate::image::image_tests::{ONE, alloc, command, get, options, put, root};
+use crate::runtime::backing::Backing;
+use mangrove_pool::{Fault, FaultKind, Faulty, Operation, OsStorage};
+use mangrove_shadow::{Durability, Medium, Start};
+use mangrove_tracker::WriteSet;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Blocks, of several pages and of several to a page.
+const BLOCKS: usize = 1200;
+
+fn bytes_of(block: usize) -> usize {
+    if block.is_multiple_of(20) { 100_000 } else { [900, 5000][block % 2] }
+}
+
+fn file_options(start: Start) -> StateOptions {
+    StateOptions { shadow: options().shadow.medium(Medium::File).start(start), ..options() }
+}
+
+fn image_blocks(path: &Path) -> u64 {
+    std::fs::metadata(path.join("image")).unwrap().blocks() * 512
+}
+
+/// Allocates a block, and stores its number to its first and its last word; of most long ones to each page. False when
+/// there is no space.
+fn fill(table: usize, block: usize, wrote: &mut dyn FnMut(usize, usize)) -> bool {
+    let at = alloc(bytes_of(block));
+    if at == 0 {
+        return false;
+    }
+    put(at, block as u64 + 1, wrote);
+    put(at + bytes_of(block) / 8 * 8 - 8, block as u64 + 1, wrote);
+    let step = if block.is_multiple_of(40) { usize::MAX } else { 4096 };
+    (at..at + bytes_of(block) - 8).step_by(step).for_each(|at| put(at, block as u64 + 1, wrote));
+    put(table + block * 8, at as u64, wrote);
+    true
+}
+
+fn free(table: usize, block: usize, wrote: &mut dyn FnMut(usize, usize)) {
+    // SAFETY: a block of `fill`, which nothing refers to any more.
+    unsafe { crate::alloc::split_allocation::mangrove_arena_free(get(table + block * 8) as *mut u8) };
+    put(table + block * 8, 0, wrote);
+}
+
+/// A state with a table of blocks in its first root.
+fn filled(path: &Path, options: &StateOptions, writes: &mut WriteSet) -> State {
+    let (state, opened) = State::open(path, options).unwrap();
+    assert!(opened.new);
+    state.mark_initialised();
+    command(&state, writes, |wrote| {
+        let table = alloc(BLOCKS * 8);
+        put(state.roots() as usize, table as u64, wrote);
+        (0..BLOCKS).for_each(|block| assert!(fill(table, block, wrote)));
+    });
+    state
+}
+
+/// Whether exactly these blocks are there, whole.
+#[track_caller]
+fn holds(state: &State, expected: impl Fn(usize) -> bool) {
+    assert_eq!(state.check(), Vec::<String>::new());
+    for block in 0..BLOCKS {
+        let at = get(root(state) + block * 8) as usize;
+        assert_eq!(at != 0, expected(block), "block {block}");
+        if at != 0 {
+            let last = at + bytes_of(block) / 8 * 8 - 8;
+            assert_eq!([get(at), get(last)], [block as u64 + 1; 2], "block {block}");
+        }
+    }
+    assert_eq!(state.stat().arena.blocks, 2 + (0..BLOCKS).filter(|&block| expected(block)).count() as u64);
+}
+
+fn stays(block: usize) -> bool {
+    block % 400 < 40
+}
+
+#[test]
+fn what_was_freed_gives_its_space_back_and_is_used_again() {
+    let _one = ONE.lock();
+    for start in [Start::Read, Start::CopyOnWrite] {
+        let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
+        let (path, options) = (folder.path().join("state"), file_options(start));
+        let mut writes = WriteSet::new(32).unwrap();
+        Box::new(filled(&path, &options, &mut writes)).close().unwrap();
+        let full = image_blocks(&path);
+        // After a reopening memory may show the data file.
+        let (state, _) = State::open(&path, &options).unwrap();
+        let table = root(&state);
+        command(&state, &mut writes, |wrote| {
+            (0..BLOCKS).filter(|&block| !stays(block)).for_each(|block| free(table, block, wrote));
+        });
+        let given = state.release_free_pages().unwrap();
+        assert!(given > full / 4 * 3, "{given} of {full} bytes");
+        assert_eq!(state.release_free_pages().unwrap(), 0, "once");
+        holds(&state, stays);
+        state.checkpoint().unwrap();
+        let small = image_blocks(&path);
+        assert!(small <= full - given, "{small} of {full} bytes, {given} given back");
+        holds(&state, stays);
+        // A crash.
+        drop(state);
+        let (state, _) = State::open(&path, &options).unwrap();
+        holds(&state, stays);
+        command(&state, &mut writes, |wrote| {
+            (0..BLOCKS).filter(|&block| !stays(block)).for_each(|block| assert!(fill(table, block, wrote)));
+        });
+        holds(&state, |_| true);
+        state.checkpoint().unwrap();
+        assert!(image_blocks(&path) > full - full / 8);
+        drop(state);
+        let (state, _) = State::open(&path, &options).unwrap();
+        holds(&state, |_| true);
+        command(&state, &mut writes, |wrote| {
+            (0..BLOCKS).filter(|&block| !stays(block)).for_each(|block| free(table, block, wrote));
+        });
+        Box::new(state).close().unwrap();
+        // Not what was reserved before this opening and never stored to.
+        assert!(image_blocks(&path) < full / 2, "closing gives back, too: {small}, {}", image_blocks(&path));
+        let (state, _) = State::open(&path, &options).unwrap();
+        holds(&state, stays);
+        // Nothing is freed and nothing is written: closing changes nothing.
+        let before = std::fs::read(path.join("sums")).unwrap();
+        Box::new(state).close().unwrap();
+        assert!(std::fs::read(path.join("sums")).unwrap() == before);
+    }
+}
+
+/// By interval, a crash takes the batch and what was given back after it, or neither.
+#[test]
+fn a_batch_that_a_crash_undoes_still_has_what_it_freed() {
+    let _one = ONE.lock();
+    for is_durable in [false, true] {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, mut options) = (folder.path().join("state"), file_options(Start::Read));
+        options.shadow = options.shadow.durability(Durability::interval_ms(600_000));
+        let mut writes = WriteSet::new(32).unwrap();
+        let state = filled(&path, &options, &mut writes);
+        let table = root(&state);
+        state.checkpoint().unwrap();
+        command(&state, &mut writes, |wrote| {
+            (0..BLOCKS).filter(|&block| !stays(block)).for_each(|block| free(table, block, wrote));
+        });
+        assert!(state.release_free_pages().unwrap() > 1 << 20);
+        if is_durable {
+            state.sync().unwrap();
+        }
+        // What was not synced is lost.
+        drop(state);
+        let (state, _) = State::open(&path, &options).unwrap();
+        holds(&state, |block| !is_durable || stays(block));
+    }
+}
+
+#[test]
+fn a_full_disk_refuses_what_needs_space_again_and_nothing_else() {
+    let _one = ONE.lock();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("state");
+    let faulty = Faulty::new(Arc::new(OsStorage));
+    let mut options = file_options(Start::Read);
+    options.shadow = options.shadow.storage(Arc::new(faulty.clone()));
+    let mut writes = WriteSet::new(32).unwrap();
+    let state = filled(&path, &options, &mut writes);
+    let table = root(&state);
+    command(&state, &mut writes, |wrote| {
+        (0..BLOCKS).filter(|&block| !stays(block)).for_each(|block| free(table, block, wrote));
+    });
+    state.release_free_pages().unwrap();
+    state.checkpoint().unwrap();
+    let full = || Fault {
+        file: Some("image".into()),
+        operations: vec![Operation::Allocate],
+        nth: 0,
+        kind: FaultKind::ErrnoForEver(libc::ENOSPC),
+    };
+    let mut state = Some(state);
+    for opened_again in [false, true] {
+        let now = match state.take() {
+            Some(state) if !opened_again => state,
+            _ => State::open(&path, &options).unwrap().0,
+        };
+        faulty.plant(full());
+        command(&now, &mut writes, |wrote| {
+            for block in [100, 101, 110] {
+                assert!(!fill(table, block, wrote), "block {block}, opened again: {opened_again}");
+            }
+        });
+        assert!(faulty.struck());
+        // What is in use can be written, and what has space can be allocated.
+        command(&now, &mut writes, |wrote| put(get(table) as usize, 1, wrote));
+        now.checkpoint().unwrap();
+        holds(&now, stays);
+        faulty.heal();
+        command(&now, &mut writes, |wrote| assert!(fill(table, 100, wrote)));
+        faulty.plant(full());
+        now.checkpoint().unwrap();
+        holds(&now, |block| stays(block) || block == 100);
+        faulty.heal();
+        command(&now, &mut writes, |wrote| free(table, 100, wrote));
+        now.release_free_pages().unwrap();
+        now.checkpoint().unwrap();
+        Box::new(now).close().unwrap();
+    }
+}
