@@ -4,6 +4,7 @@ use super::context::TxnBench;
 use super::place::Folder;
 use crate::report::report::{OURS, Unit};
 use anyhow::ensure;
+use mangrove_sys::Reservation;
 use mangrove_txn::{Create, HeapOptions, Latency, Medium, Start};
 use std::hint::black_box;
 use std::path::Path;
@@ -60,12 +61,20 @@ fn open(path: &Path, medium: Medium, bytes: usize, start: Start) -> anyhow::Resu
     Ok([opened, allocated].map(|time| time.as_secs_f64() * 1e3))
 }
 
-/// Milliseconds of copying so many bytes on one thread: what a read start cannot beat by more than the number of CPUs.
-fn copy(bytes: usize) -> f64 {
-    let (from, mut to) = (vec![1u8; bytes], vec![2u8; bytes]);
+/// Milliseconds of copying so many bytes on one thread, to memory that is used already, and to memory that the system
+/// has yet to give. A read start cannot beat the second by more than the number of CPUs.
+fn copy(bytes: usize) -> anyhow::Result<[f64; 2]> {
+    let (from, mut used) = (vec![1u8; bytes], vec![2u8; bytes]);
     let begun = Instant::now();
-    black_box(&mut to).copy_from_slice(black_box(&from));
-    begun.elapsed().as_secs_f64() * 1e3
+    black_box(&mut used).copy_from_slice(black_box(&from));
+    let to_used = begun.elapsed();
+    drop(used);
+    let fresh = Reservation::anonymous(bytes)?;
+    fresh.advise_huge(0, bytes);
+    let begun = Instant::now();
+    // SAFETY: as many bytes, which nothing else refers to.
+    unsafe { fresh.base().as_ptr().copy_from_nonoverlapping(from.as_ptr(), bytes) };
+    Ok([to_used, begun.elapsed()].map(|time| time.as_secs_f64() * 1e3))
 }
 
 pub(super) fn run(b: &mut TxnBench<'_>) -> anyhow::Result<()> {
@@ -84,7 +93,9 @@ pub(super) fn run(b: &mut TxnBench<'_>) -> anyhow::Result<()> {
             add("first allocation", allocated);
         }
     }
-    let floor = copy(bytes);
-    b.add(OPENING, "", &held, "memcpy on one thread", 0, "floor", Unit::Milliseconds, floor);
+    let [used, fresh] = copy(bytes)?;
+    for (what, floor) in [("memcpy on one thread", used), ("memcpy to fresh memory on one thread", fresh)] {
+        b.add(OPENING, "", &held, what, 0, "floor", Unit::Milliseconds, floor);
+    }
     Ok(())
 }
