@@ -107,7 +107,7 @@ fn checks() -> Result<Vec<Step>> {
         Step::One("format", cargo(&["fmt", "--all", "--check"])),
         Step::One("tidy", xtask(&["tidy"])?),
         // `cargo test --example` would build its tests, and not the program that a test runs.
-        Step::One("example", cargo(&["build", "--quiet", "--example", "phonebook"])),
+        Step::One("example", cargo(&["build", "--quiet", "--profile", "test", "--example", "phonebook"])),
         Step::Tests("tests", cargo(&["test", "--no-fail-fast", "--lib", "--bins", "--tests"])),
         Step::Tests("tests, documentation", cargo(&["test", "--no-fail-fast", "--doc"])),
         Step::One("lints", cargo(&["clippy", "--quiet", "--all-targets", "--", "-D", "warnings"])),

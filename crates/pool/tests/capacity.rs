@@ -186,7 +186,7 @@ fn another_limit_of_the_log_is_kept_and_one_below_its_size_is_refused() {
     assert_eq!(pool.stat().log_bytes, 200 << 10);
     pool.close().unwrap();
     let text = options(Medium::Auto).log_bytes(64 << 10).open(&path).unwrap_err().to_string();
-    assert!(text.contains("its log has 204800 bytes and does not become shorter"), "{text}");
+    assert!(text.contains("its log has 131072 bytes and does not become shorter"), "{text}");
     let pool = options(Medium::Auto).log_bytes(200 << 10).open(&path).unwrap();
     assert_eq!(read(&pool, 64 << 10), 399);
     pool.close().unwrap();

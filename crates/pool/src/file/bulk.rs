@@ -46,6 +46,8 @@ const RUN_PAGES_MAX: u64 = 256;
 const BLOCK_WORDS: u64 = RUN_PAGES_MAX / WORD_PAGES;
 /// Turns that a block waits for all of its pages to rest; then those that do are written.
 const WAITS_MAX: u8 = 8;
+/// A smaller region is written by the thread that ends the load alone.
+const FAN_OUT_BYTES_MIN: u64 = 16 << 20;
 /// Fewer pages than these go through the page cache: the medium takes as long for one page as for many.
 const RUN_PAGES_MIN: u64 = 16;
 /// Blocks of page checksums that are written at a time.
@@ -335,7 +337,7 @@ impl BulkMedium {
 
     fn write_rest(&self) -> Result<()> {
         let write_lane = |lane: usize| self.write_marked(&mut self.lanes[lane].lock(), true);
-        if self.background {
+        if self.background && self.grown() >= FAN_OUT_BYTES_MIN {
             fan_out(LANES, write_lane).into_iter().collect::<Result<()>>()?;
         } else {
             (0..LANES).try_for_each(write_lane)?;
