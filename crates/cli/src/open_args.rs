@@ -29,7 +29,7 @@ fn seconds(text: &str) -> Result<Duration, String> {
 /// Options of commands that write.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct OpenArgs {
-    /// When a write is acknowledged: sync, or interval=MS (a crash keeps a prefix, at most MS old)
+    /// When a write is acknowledged: sync, or interval=MS (a crash keeps a prefix, about MS old)
     #[arg(long, default_value = "sync", value_name = "sync|interval=MS")]
     pub(crate) durability: Durability,
     /// What a new pool lies on: auto, file, dax, emulated, emulated=W/R (added nanoseconds), or

@@ -32,7 +32,7 @@ pub(crate) struct Args {
     /// Close the pool in order at the end, instead of leaving it as after a crash
     #[arg(long)]
     pub(crate) close: bool,
-    /// When a write is acknowledged: sync, or interval=MS (a crash keeps a prefix, at most MS old)
+    /// When a write is acknowledged: sync, or interval=MS (a crash keeps a prefix, about MS old)
     #[arg(long, default_value = "sync", value_name = "sync|interval=MS")]
     pub(crate) durability: Durability,
     /// What a new pool lies on: auto, file, dax, emulated, emulated=W/R (added nanoseconds), or
