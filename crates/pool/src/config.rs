@@ -99,8 +99,8 @@ pub enum Durability {
     /// A write returns once it is durable. One device write serves every thread that waits.
     #[default]
     Sync,
-    /// A write returns at once. This long after it, 1 ms or more, a thread of the pool writes it; it is durable when the
-    /// device has it. That is later where the system runs the thread late: with more busy threads than processors,
+    /// A write returns at once. This long after it, 1 ms or more, a thread of the pool writes it; it is durable when
+    /// the device has it. That is later where the system runs the thread late: with more busy threads than processors,
     /// writes were 50 to 80 ms old with an interval of 1 ms. A crash keeps a prefix of the writes in the order in which
     /// they took effect; waiting for everything so far is a call of its own.
     Interval(Duration),
