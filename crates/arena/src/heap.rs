@@ -3,9 +3,7 @@
 //! The handle is volatile and holds nothing that the region does not hold: opening the region again gives the same
 //! arena. Transactions have a handle for each thread; what such a handle remembers is never more than a hint.
 
-#[cfg(test)]
-use crate::bytes::layout::PAGE_BYTES;
-use crate::bytes::layout::{CLASS_COUNT, Head, Shard, Span};
+use crate::bytes::layout::{CLASS_COUNT, Head, PAGE_BYTES, Shard, Span};
 use crate::space::{ArenaSpace, Words};
 use crate::view::ArenaView;
 use std::sync::atomic::AtomicU64;
@@ -151,7 +149,8 @@ impl Heap {
         self.space.grow(len).ok()
     }
 
-    pub(crate) fn space_provide(&mut self, offset: u64, len: u64) -> bool {
-        self.space.provide(offset, len).is_ok()
+    /// Makes pages, which are usable, such that something may be stored to them. False where the medium has no space.
+    pub(crate) fn provide(&mut self, first: u64, pages: u64) -> bool {
+        self.space.provide(first * PAGE_BYTES as u64, pages * PAGE_BYTES as u64).is_ok()
     }
 }

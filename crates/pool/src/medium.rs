@@ -183,8 +183,8 @@ pub trait MediumOps: Send + Sync {
         Ok(false)
     }
 
-    /// As `give_back`, for a part of which nobody reads a byte before it is stored to again: in this process it may
-    /// read as anything until then. So this works where memory shows the data file, too.
+    /// As `give_back`, for a part that the owner stores to before it reads there again: until then its bytes in memory
+    /// are undefined. So this works where memory shows the data file, too.
     ///
     /// # Errors
     /// As `give_back`.

@@ -336,8 +336,8 @@ impl Region {
         unsafe { self.medium.give_back(range, Location::caller()) }
     }
 
-    /// Gives the memory and the space of a part of the region back that nobody reads before it is stored to again; see
-    /// [`MediumOps::release`].
+    /// Gives back the memory and the space of a part of the region that its owner stores to before it reads there
+    /// again; see [`MediumOps::release`].
     ///
     /// # Errors
     /// As there.

@@ -24,8 +24,7 @@ pub enum NameKind {
 /// # Errors
 /// `InvalidInput` where the file system has no direct I/O; else those of open(2).
 pub fn open_direct_durable(file: &File) -> io::Result<File> {
-    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
-    OpenOptions::new().write(true).custom_flags(libc::O_DIRECT | libc::O_DSYNC).open(path)
+    open_again(file, libc::O_DIRECT | libc::O_DSYNC)
 }
 
 /// As [`open_direct_durable`], for writes that become durable by a sync (O_DIRECT).
@@ -33,8 +32,13 @@ pub fn open_direct_durable(file: &File) -> io::Result<File> {
 /// # Errors
 /// As there.
 pub fn open_direct(file: &File) -> io::Result<File> {
+    open_again(file, libc::O_DIRECT)
+}
+
+/// Opens an open file once more, for writing.
+fn open_again(file: &File, flags: libc::c_int) -> io::Result<File> {
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());
-    OpenOptions::new().write(true).custom_flags(libc::O_DIRECT).open(path)
+    OpenOptions::new().write(true).custom_flags(flags).open(path)
 }
 
 /// Opens the file at `path` itself for writing. A link is an error; so is a pipe without a reader, where open(2)

@@ -60,11 +60,6 @@ impl Heap {
         // No run is empty, and none begins there.
         note(u64::MAX - 1);
     }
-
-    /// Makes pages, which are usable, such that something may be stored to them. False where the medium has no space.
-    pub(crate) fn provide(&mut self, first: u64, pages: u64) -> bool {
-        self.space_provide(first * PAGE_BYTES as u64, pages * PAGE_BYTES as u64)
-    }
 }
 
 /// Whether all blocks are free that have bytes in page `number` of a slab.

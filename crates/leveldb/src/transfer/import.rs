@@ -139,7 +139,7 @@ struct Read {
 }
 
 /// Sends all records in batches, in batches that come back, and closes the database, while the end of the load is
-/// written. Ends early when nobody receives.
+/// written. Ends early when the receiver is gone.
 fn read_all(
     from: ForeignDb<'_>,
     view: &SourceView,

@@ -222,7 +222,7 @@ impl<M: TreeMemory> RecordTree<M> {
             let first = (Box::default(), ptr::null_mut(), self.head().node);
             inner.push(TailInner { node, children: vec![first, child], is_changed: true });
             let (root, height) = (self.root, self.head().height + 1);
-            // SAFETY: the root is the tree's; the node is written before anybody reads it.
+            // SAFETY: the root is the tree's; the node is written before a reader comes to it.
             unsafe {
                 self.set(&raw mut (*root).node, node.cast());
                 self.set(&raw mut (*root).height, height);

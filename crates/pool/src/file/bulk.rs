@@ -426,7 +426,7 @@ impl BulkMedium {
         if count < RUN_PAGES_MIN {
             self.files.image.write_at(offset, bytes, here())?;
         } else {
-            // Nobody reads the file during the load, and whoever opens the pool then may come much later.
+            // No thread reads the file during the load, and the pool may be opened much later.
             self.files.image.write_past_cache(offset, bytes, here())?;
         }
         // Relaxed: a counter.

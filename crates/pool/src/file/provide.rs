@@ -65,7 +65,7 @@ impl FileMedium {
 
     /// See [`MediumOps::without_space`]. Zeros in the data file may be a hole; and what is released becomes one.
     pub(super) fn parts_without_space(&self) -> Vec<Range> {
-        let released = self.released.parts();
+        let released = self.released.parts().into_iter();
         let mut parts: Vec<Range> =
             released.map(|part| Range { offset: part.start, len: part.end - part.start }).collect();
         let checkpointer = self.checkpointer();

@@ -198,9 +198,9 @@ pub trait StorageFile: Send + Sync {
     /// The operating system's; any part of the bytes may have been written.
     fn write_at(&self, offset: u64, bytes: &[u8], site: Site) -> io::Result<()>;
 
-    /// As `write_at`, but where the system can it goes to the medium at once, past the page cache: for much that nobody
-    /// will read soon. No other write of the same pages may be under way. Offset, length and the address of `bytes` are
-    /// multiples of 4 KiB.
+    /// As `write_at`, but where the system can it goes to the medium at once, past the page cache: for much that no
+    /// program reads soon. No other write of the same pages may be under way. Offset, length and the address of `bytes`
+    /// are multiples of 4 KiB.
     ///
     /// # Errors
     /// As `write_at`.
