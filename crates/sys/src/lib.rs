@@ -3,6 +3,7 @@
 //! (The recompiler, the arena's interposition and the LevelDB door name the operating system and the CPU, too.)
 
 mod cpu;
+mod digits;
 mod domain;
 mod event_count;
 mod fan_out;
@@ -24,6 +25,7 @@ pub use cpu::rtm::{AbortStatus, RTM_TRIAL_COUNT, Rtm, rtm, xabort, xbegin, xend,
 pub use cpu::spin::{spin_ticks, ticks, ticks_per_microsecond};
 pub use cpu::topology::{NumaNode, Topology, cpu_list, parse_cpu_list};
 pub use cpu::tsc::{Tsc, rdtscp, tsc};
+pub use digits::sort_by_upper_bits;
 pub use domain::{caches_are_persistent, dax_mounts};
 pub use event_count::EventCount;
 pub use fan_out::fan_out;

@@ -77,7 +77,7 @@ impl FileMedium {
         }
         let is_long = self.log.used() > self.log.log_bytes() / 2;
         if is_long || (is_awaited && !has_grown) || !self.log.spills.lock().is_empty() {
-            self.checkpoint_now()
+            self.checkpoint_of_many()
         } else {
             // The log has grown since this was asked for.
             Ok(())

@@ -37,6 +37,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+/// A checkpoint leaves its memory to the next for so long.
+const KEEP_MEMORY: Duration = Duration::from_secs(1);
+
 /// The parts that a file pool is opened with.
 pub(crate) struct FileParts {
     pub(crate) memory: Reservation,
@@ -234,6 +237,7 @@ impl FileMedium {
     }
 
     fn checkpoint_loop(&self) {
+        let mut keeps_memory = false;
         loop {
             let ticket = self.work.ticket();
             // Acquire pairs with the Release in `shut_down`.
@@ -244,8 +248,12 @@ impl FileMedium {
             if self.wanted.swap(false, Ordering::Acquire) {
                 // An error has poisoned the pool, and every waiting thread gets it.
                 let _ = self.make_log_space();
-            } else {
+                keeps_memory = true;
+            } else if !keeps_memory {
                 self.work.wait(ticket);
+            } else if !self.work.wait_for(ticket, KEEP_MEMORY) {
+                self.checkpointer.lock().rest();
+                keeps_memory = false;
             }
         }
     }
@@ -416,6 +424,13 @@ impl FileMedium {
 
     /// Makes everything flushed so far durable and applies it to the data file.
     pub(crate) fn checkpoint_now(&self) -> Result<()> {
+        self.checkpoint_of_many()?;
+        self.checkpointer.lock().rest();
+        Ok(())
+    }
+
+    /// As `checkpoint_now`; more are to follow, or the caller lets the checkpointer rest.
+    pub(super) fn checkpoint_of_many(&self) -> Result<()> {
         self.refuse_child()?;
         self.wait_finished()?;
         let mut checkpointer = self.checkpointer.lock();
@@ -430,16 +445,11 @@ impl FileMedium {
         self.image_written.store(checkpointer.bytes_written, Ordering::Relaxed);
         self.checkpoint_syncs.store(checkpointer.syncs, Ordering::Relaxed);
         drop(checkpointer);
-        match result {
-            Ok(()) => {
-                self.space.notify_all();
-                Ok(())
-            }
-            Err(e) => {
-                self.poison(e.clone());
-                Err(e)
-            }
+        match &result {
+            Ok(()) => self.space.notify_all(),
+            Err(e) => self.poison(e.clone()),
         }
+        result
     }
 
     /// # Safety

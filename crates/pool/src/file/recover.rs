@@ -365,6 +365,8 @@ impl Recovered {
             sums: self.sums,
             released: self.released,
             buffer: page_buffer()?,
+            work: Vec::new(),
+            spare: Vec::new(),
             interrupted,
             gate: CheckpointGate::new(),
             finished: 0,
