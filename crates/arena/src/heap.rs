@@ -3,6 +3,7 @@
 //! The handle is volatile and holds nothing that the region does not hold: opening the region again gives the same
 //! arena. Transactions have a handle for each thread; what such a handle remembers is never more than a hint.
 
+use crate::audit::freed_pages::FreedPages;
 use crate::bytes::layout::{CLASS_COUNT, Head, PAGE_BYTES, Shard, Span};
 use crate::space::{ArenaSpace, Words};
 use crate::view::ArenaView;
@@ -38,6 +39,8 @@ pub struct Heap {
     pub(crate) frees: u64,
     /// The last of them, each at its number modulo the length.
     pub(crate) freed: [(usize, usize); FREED_KEPT],
+    /// The pages that they lay in.
+    pub(crate) freed_pages: FreedPages,
 }
 
 // SAFETY: the pointers are to the region, which outlives the handle and never moves.
@@ -55,6 +58,7 @@ impl Heap {
             current: [Current::NONE; CLASS_COUNT],
             frees: 0,
             freed: [(0, 0); FREED_KEPT],
+            freed_pages: FreedPages::new(),
         }
     }
 

@@ -2,4 +2,5 @@
 
 pub(crate) mod check;
 pub(crate) mod free_bytes;
+pub(crate) mod freed_pages;
 pub(crate) mod live;

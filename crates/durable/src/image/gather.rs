@@ -4,10 +4,13 @@
 //! page that was written gets a bitmap of its blocks, and only the pages are sorted.
 
 use mangrove_arena::{FreeBytes, PAGE_BYTES};
+use mangrove_sys::sort_by_upper_bits;
 use mangrove_tracker::WriteSet;
 
 /// Blocks of a page at most: those of 16 bytes.
 const PAGE_BLOCKS_MAX: usize = PAGE_BYTES / 16;
+/// So many pages before it is needed, what the arena knows of a page is asked to come near.
+const PAGES_AHEAD: usize = 8;
 /// Up to so many blocks are sorted one by one, which is cheaper than the table of pages.
 const FEW_BLOCKS: usize = 32;
 
@@ -27,8 +30,9 @@ pub(crate) struct Gatherer {
     /// One more than the index among `pages`, by the hash of the page; 0: free. A power of two, at least twice as long
     /// as `pages`.
     table: Vec<u32>,
-    /// Pages in order, each with its index among `pages` in the low half.
+    /// Pages in order, each with its index among `pages` in the low half; and memory to sort them with.
     order: Vec<u64>,
+    spare: Vec<u64>,
     few: Vec<usize>,
     large: Vec<(usize, usize)>,
     blocks: Vec<(usize, usize)>,
@@ -135,22 +139,31 @@ impl Gatherer {
         let order = self.pages.iter().enumerate().map(|(at, page)| (page.page as u64) << 32 | at as u64);
         self.order.clear();
         self.order.extend(order);
-        self.order.sort_unstable();
-        for &entry in &self.order {
+        sort_by_upper_bits(&mut self.order, &mut self.spare, 32);
+        for (at, &entry) in self.order.iter().enumerate() {
+            if let (Some(free), Some(&ahead)) = (&free, self.order.get(at + PAGES_AHEAD)) {
+                let from = base + (ahead >> 32) as usize * PAGE_BYTES;
+                if free.may_hold(from, PAGE_BYTES) {
+                    free.prefetch(from);
+                }
+            }
             let page = &self.pages[entry as u32 as usize];
             self.table[page.slot] = 0;
             let from = base + page.page * PAGE_BYTES;
+            // Most pages have nothing that the batch freed.
+            let has_freed = free.as_ref().is_some_and(|free| free.may_hold(from, PAGE_BYTES));
             for (word, &bits) in page.bits.iter().enumerate() {
                 let mut left = bits;
                 while left != 0 {
                     let first = left.trailing_zeros() as usize;
                     // Where no block is asked about, a run of blocks is one range.
-                    let count = if free.is_some() { 1 } else { (!(left >> first)).trailing_zeros() as usize };
-                    keep(
-                        &mut self.blocks,
-                        (from + (word * 64 + first) * block_bytes, count * block_bytes),
-                        free,
-                    );
+                    let count = if has_freed { 1 } else { (!(left >> first)).trailing_zeros() as usize };
+                    let range = (from + (word * 64 + first) * block_bytes, count * block_bytes);
+                    if has_freed {
+                        keep(&mut self.blocks, range, free);
+                    } else {
+                        join(&mut self.blocks, range);
+                    }
                     left &= if first + count < 64 { !0 << (first + count) } else { 0 };
                 }
             }

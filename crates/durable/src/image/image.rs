@@ -564,6 +564,7 @@ impl State {
         let free = (frees != parts.frees).then(|| self.heap.bytes_freed_since(parts.frees));
         parts.frees = frees;
         parts.gatherer.gather(writes, base, len, free, &mut parts.ranges);
+        self.heap().forget_freed();
         let sealed = writes.sealed().iter();
         parts.ranges.extend(sealed.filter(|range| range.0 >= base && range.0 + range.1 <= base + len));
         // The whole reserved range: what looks like an address in its unused part is a number or a text.
