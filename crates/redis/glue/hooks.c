@@ -5,7 +5,7 @@ long long hook_calls[HOOKS];
 
 static const char *const names[HOOKS] = {
     "dict_seed", "table_seed", "policy", "commands", "set_key", "add", "replace", "expired", "expire_cycle", "resize",
-    "rehash", "evict", "free", "empty", "pending", "write", "io_write", "piece", "touch"};
+    "rehash", "evict", "free", "empty", "pending", "write", "io_write", "piece", "touch", "ahead"};
 
 const char *hook_name(enum hook h) { return names[h]; }
 

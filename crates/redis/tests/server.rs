@@ -231,6 +231,63 @@ fn what_a_script_stores_is_there_after_a_kill() {
     assert_eq!(server.ask(&[b"GET", b"key"]).unwrap(), "c".repeat(57));
 }
 
+/// Keys are looked up ahead of their commands: of keys of any length, of keys that are not there or come meanwhile,
+/// and where a command has no key or is not whole yet.
+#[test]
+fn a_pipeline_is_answered_as_its_commands_one_by_one_are() {
+    if !is_built() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let mut server = Server::start(dir.path(), &[]);
+    assert!(server.is_up(), "{}", server.log());
+    let words = |words: &[&[u8]]| -> Vec<u8> {
+        let mut command = format!("*{}\r\n", words.len()).into_bytes();
+        for word in words {
+            command.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
+            command.extend_from_slice(word);
+            command.extend_from_slice(b"\r\n");
+        }
+        command
+    };
+    let (mut sent, mut expected) = (Vec::new(), Vec::new());
+    for len in [0, 1, 16, 254, 255, 256, 1000] {
+        let key: Vec<u8> = (0..len).map(|at| (at * 7 + len) as u8).collect();
+        let value = vec![b'v'; len + 30];
+        for (command, answer) in [
+            (words(&[b"GET", &key]), b"$-1\r\n".to_vec()),
+            (words(&[b"SET", &key, &value]), b"+OK\r\n".to_vec()),
+            (words(&[b"PING"]), b"+PONG\r\n".to_vec()),
+            (words(&[b"GET", &key]), words(&[&value])[4..].to_vec()),
+            (words(&[b"DEL", &key]), b":1\r\n".to_vec()),
+            (words(&[b"HSET", &key, b"f", &value]), b":1\r\n".to_vec()),
+            (words(&[b"HGET", &key, b"f"]), words(&[&value])[4..].to_vec()),
+        ] {
+            sent.extend(command);
+            expected.extend(answer);
+        }
+    }
+    let looked_ahead = || -> u64 {
+        let info = server.ask(&[b"INFO", b"Mangrove"]).unwrap();
+        let line = info.lines().find_map(|line| line.strip_prefix("mangrove_hook_ahead:"));
+        line.expect("the count of the hook").parse().unwrap()
+    };
+    // A database without keys has no table to look into.
+    assert!(server.ask(&[b"SET", b"some", b"value"]).unwrap().starts_with("+OK"));
+    assert_eq!(looked_ahead(), 0, "single commands have nothing to look ahead for");
+    let mut stream = UnixStream::connect(dir.path().join("s")).unwrap();
+    // The last command comes in two parts.
+    let (most, rest) = sent.split_at(sent.len() - 40);
+    let mut found = vec![0; expected.len()];
+    stream.write_all(most).unwrap();
+    std::thread::sleep(POLL);
+    stream.write_all(rest).unwrap();
+    stream.read_exact(&mut found).unwrap();
+    assert!(found == expected, "{}", String::from_utf8_lossy(&found));
+    let count = looked_ahead();
+    assert!(count >= 20, "{count} keys were looked up ahead");
+}
+
 /// How long a unit counts as not durable in the tests of reads: an answer that does not wait for it comes long before.
 const HOLD_MS: &str = "2000";
 

@@ -1,0 +1,104 @@
+/* The commands of a pipeline find their keys in the cache. A client's buffer holds the next commands, so their keys are
+ * known; what each lookup would wait for, one line of memory after the other, is asked for in turns for all of them, by
+ * the server's own incremental lookup. Nothing rests on it: a key that is not found, or that changes until its command
+ * runs, costs that command a miss. */
+#include "glue.h"
+#include "hashtable.h"
+
+/* Commands at a time: what they bring fits into the first cache. */
+#define AHEAD_MAX 32
+/* As long as a key with the shortest header but one may be. */
+#define KEY_BYTES_MAX 255
+/* Commands with more arguments are not looked into. */
+#define ARGUMENTS_MAX 64
+
+#define LINE_BYTES 64
+
+static struct {
+    struct sdshdr8 header;
+    char text[KEY_BYTES_MAX + 1];
+} __attribute__((packed)) keys[AHEAD_MAX];
+
+/* Reads a number that ends a line; where the next line begins, or NULL: the line is not whole, or no such number. */
+static const char *number(const char *at, const char *end, long *value) {
+    long n = 0;
+    const char *begin = at;
+    for (; at < end && *at >= '0' && *at <= '9' && at - begin < 10; at++) n = n * 10 + (*at - '0');
+    if (at == begin || end - at < 2 || at[0] != '\r' || at[1] != '\n') return NULL;
+    *value = n;
+    return at + 2;
+}
+
+/* The second word of the command that begins at `*at`, which moves behind the command; NULL if it has one word only.
+ * False: it is not whole. */
+static bool second_word(const char **at, const char *end, const char **word, long *len) {
+    const char *p = *at;
+    long count, bytes;
+    *word = NULL;
+    if (p == end || *p != '*' || !(p = number(p + 1, end, &count)) || count > ARGUMENTS_MAX) return false;
+    for (long j = 0; j < count; j++) {
+        if (p == end || *p != '$' || !(p = number(p + 1, end, &bytes)) || bytes > end - p - 2) return false;
+        if (j == 1) {
+            *word = p;
+            *len = bytes;
+        }
+        p += bytes + 2;
+    }
+    *at = p;
+    return true;
+}
+
+static int read_keys(client *c) {
+    const char *at = c->querybuf + c->qb_pos, *end = c->querybuf + sdslen(c->querybuf), *word;
+    long len;
+    int count = 0;
+    for (int commands = 0; commands < AHEAD_MAX && second_word(&at, end, &word, &len); commands++) {
+        if (!word || len > KEY_BYTES_MAX) continue;
+        keys[count].header.len = keys[count].header.alloc = (uint8_t)len;
+        keys[count].header.flags = SDS_TYPE_8;
+        memcpy(keys[count].text, word, (size_t)len);
+        keys[count++].text[len] = 0;
+    }
+    return count;
+}
+
+static void ask_for(const void *at) {
+    __builtin_prefetch(at);
+    __builtin_prefetch((const char *)at + LINE_BYTES);
+}
+
+static void look_ahead(client *c) {
+    hashtable *table = kvstoreGetHashtable(c->db->keys, 0);
+    int count = table ? read_keys(c) : 0;
+    /* One command alone has nothing to do meanwhile. */
+    if (count < 2) return;
+    hook_calls[HOOK_AHEAD] += count;
+    static hashtableIncrementalFindState finds[AHEAD_MAX];
+    int going[AHEAD_MAX], left = count;
+    for (int j = 0; j < count; j++) {
+        hashtableIncrementalFindInit(&finds[j], table, keys[j].text);
+        going[j] = j;
+    }
+    while (left) {
+        int still = 0;
+        for (int j = 0; j < left; j++)
+            if (hashtableIncrementalFindStep(&finds[going[j]])) going[still++] = going[j];
+        left = still;
+    }
+    for (int j = 0; j < count; j++) {
+        void *found;
+        if (!hashtableIncrementalFindGetResult(&finds[j], &found)) continue;
+        const robj *value = found;
+        ask_for((const char *)value + LINE_BYTES);
+        if (value->encoding != OBJ_ENCODING_INT && value->encoding != OBJ_ENCODING_EMBSTR)
+            ask_for((const char *)value->ptr - LINE_BYTES / 4);
+    }
+}
+
+/* Weak in networking.o, which reads. */
+int __real_processInputBuffer(client *c);
+int processInputBuffer(client *c) {
+    if (app && !inside && !starting && !server.cluster_enabled && c->querybuf && !c->multibulklen && c->db)
+        look_ahead(c);
+    return __real_processInputBuffer(c);
+}
