@@ -1,7 +1,7 @@
 /* The commands of a pipeline find their keys in the cache. A client's buffer holds the next commands, so their keys are
- * known; what each lookup would wait for, one line of memory after the other, is asked for in turns for all of them, by
- * the server's own incremental lookup. Nothing rests on it: a key that is not found, or that changes until its command
- * runs, costs that command a miss. */
+ * known, and the fields and members after them. What each lookup would wait for, one line of memory after the other, is
+ * asked for in turns for all of them, by the server's own incremental lookup. Nothing rests on it: a key that is not
+ * found, or that changes until its command runs, costs that command a miss. */
 #include "glue.h"
 #include "hashtable.h"
 
@@ -14,10 +14,13 @@
 
 #define LINE_BYTES 64
 
-static struct {
+typedef struct {
     struct sdshdr8 header;
     char text[KEY_BYTES_MAX + 1];
-} __attribute__((packed)) keys[AHEAD_MAX];
+} __attribute__((packed)) word_t;
+/* Of each command the key, and the word after it: a hash's field, a set's member. */
+static word_t keys[AHEAD_MAX], fields[AHEAD_MAX];
+static bool has_field[AHEAD_MAX];
 
 /* Reads a number that ends a line; where the next line begins, or NULL: the line is not whole, or no such number. */
 static const char *number(const char *at, const char *end, long *value) {
@@ -29,18 +32,18 @@ static const char *number(const char *at, const char *end, long *value) {
     return at + 2;
 }
 
-/* The second word of the command that begins at `*at`, which moves behind the command; NULL if it has one word only.
- * False: it is not whole. */
-static bool second_word(const char **at, const char *end, const char **word, long *len) {
+/* The words of the command that begins at `*at`, which moves behind the command: the second and third, NULL if it has
+ * fewer. False: it is not whole. */
+static bool read_command(const char **at, const char *end, const char *words[2], long len[2]) {
     const char *p = *at;
     long count, bytes;
-    *word = NULL;
+    words[0] = words[1] = NULL;
     if (p == end || *p != '*' || !(p = number(p + 1, end, &count)) || count > ARGUMENTS_MAX) return false;
     for (long j = 0; j < count; j++) {
         if (p == end || *p != '$' || !(p = number(p + 1, end, &bytes)) || bytes > end - p - 2) return false;
-        if (j == 1) {
-            *word = p;
-            *len = bytes;
+        if (j == 1 || j == 2) {
+            words[j - 1] = p;
+            len[j - 1] = bytes;
         }
         p += bytes + 2;
     }
@@ -48,16 +51,24 @@ static bool second_word(const char **at, const char *end, const char **word, lon
     return true;
 }
 
+/* False: there is none, or it is too long. */
+static bool keep(word_t *word, const char *text, long len) {
+    if (!text || len > KEY_BYTES_MAX) return false;
+    word->header.len = word->header.alloc = (uint8_t)len;
+    word->header.flags = SDS_TYPE_8;
+    memcpy(word->text, text, (size_t)len);
+    word->text[len] = 0;
+    return true;
+}
+
 static int read_keys(client *c) {
-    const char *at = c->querybuf + c->qb_pos, *end = c->querybuf + sdslen(c->querybuf), *word;
-    long len;
+    const char *at = c->querybuf + c->qb_pos, *end = c->querybuf + sdslen(c->querybuf), *words[2];
+    long len[2];
     int count = 0;
-    for (int commands = 0; commands < AHEAD_MAX && second_word(&at, end, &word, &len); commands++) {
-        if (!word || len > KEY_BYTES_MAX) continue;
-        keys[count].header.len = keys[count].header.alloc = (uint8_t)len;
-        keys[count].header.flags = SDS_TYPE_8;
-        memcpy(keys[count].text, word, (size_t)len);
-        keys[count++].text[len] = 0;
+    for (int commands = 0; commands < AHEAD_MAX && read_command(&at, end, words, len); commands++) {
+        if (!keep(&keys[count], words[0], len[0])) continue;
+        has_field[count] = keep(&fields[count], words[1], len[1]);
+        count++;
     }
     return count;
 }
@@ -67,32 +78,43 @@ static void ask_for(const void *at) {
     __builtin_prefetch((const char *)at + LINE_BYTES);
 }
 
-static void look_ahead(client *c) {
-    hashtable *table = kvstoreGetHashtable(c->db->keys, 0);
-    int count = table ? read_keys(c) : 0;
-    /* One command alone has nothing to do meanwhile. */
-    if (count < 2) return;
-    hook_calls[HOOK_AHEAD] += count;
-    static hashtableIncrementalFindState finds[AHEAD_MAX];
+static hashtableIncrementalFindState finds[AHEAD_MAX];
+
+/* Takes the first `count` lookups to their ends, in turns. */
+static void find_all(int count) {
     int going[AHEAD_MAX], left = count;
-    for (int j = 0; j < count; j++) {
-        hashtableIncrementalFindInit(&finds[j], table, keys[j].text);
-        going[j] = j;
-    }
+    for (int j = 0; j < count; j++) going[j] = j;
     while (left) {
         int still = 0;
         for (int j = 0; j < left; j++)
             if (hashtableIncrementalFindStep(&finds[going[j]])) going[still++] = going[j];
         left = still;
     }
+}
+
+static void look_ahead(client *c) {
+    hashtable *table = kvstoreGetHashtable(c->db->keys, 0), *inner[AHEAD_MAX];
+    int count = table ? read_keys(c) : 0, inner_count = 0, field_of[AHEAD_MAX];
+    /* One command alone has nothing to do meanwhile. */
+    if (count < 2) return;
+    hook_calls[HOOK_AHEAD] += count;
+    for (int j = 0; j < count; j++) hashtableIncrementalFindInit(&finds[j], table, keys[j].text);
+    find_all(count);
     for (int j = 0; j < count; j++) {
         void *found;
         if (!hashtableIncrementalFindGetResult(&finds[j], &found)) continue;
         const robj *value = found;
         ask_for((const char *)value + LINE_BYTES);
-        if (value->encoding != OBJ_ENCODING_INT && value->encoding != OBJ_ENCODING_EMBSTR)
-            ask_for((const char *)value->ptr - LINE_BYTES / 4);
+        if (value->encoding == OBJ_ENCODING_INT || value->encoding == OBJ_ENCODING_EMBSTR) continue;
+        ask_for((const char *)value->ptr - LINE_BYTES / 4);
+        if (value->encoding == OBJ_ENCODING_HASHTABLE && has_field[j]) {
+            inner[inner_count] = value->ptr;
+            field_of[inner_count++] = j;
+        }
     }
+    for (int j = 0; j < inner_count; j++)
+        hashtableIncrementalFindInit(&finds[j], inner[j], fields[field_of[j]].text);
+    find_all(inner_count);
 }
 
 /* Weak in networking.o, which reads. */

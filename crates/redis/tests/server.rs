@@ -274,6 +274,21 @@ fn a_pipeline_is_answered_as_its_commands_one_by_one_are() {
     };
     // A database without keys has no table to look into.
     assert!(server.ask(&[b"SET", b"some", b"value"]).unwrap().starts_with("+OK"));
+    // A hash and a set that have tables of their own.
+    let (long, missing) = ([b'l'; 100], [b'm'; 100]);
+    assert_eq!(server.ask(&[b"HSET", b"hash", b"f", &long, &long, b"1"]).unwrap(), ":2\r\n");
+    assert_eq!(server.ask(&[b"SADD", b"set", b"member", &long]).unwrap(), ":2\r\n");
+    for (command, answer) in [
+        (words(&[b"HGET", b"hash", b"f"]), words(&[&long])[4..].to_vec()),
+        (words(&[b"HGET", b"hash", &missing]), b"$-1\r\n".to_vec()),
+        (words(&[b"HSET", b"hash", &long, b"2"]), b":0\r\n".to_vec()),
+        (words(&[b"SISMEMBER", b"set", &long]), b":1\r\n".to_vec()),
+        (words(&[b"SISMEMBER", b"set", &missing]), b":0\r\n".to_vec()),
+        (words(&[b"SREM", b"set", b"member"]), b":1\r\n".to_vec()),
+    ] {
+        sent.splice(0..0, command);
+        expected.splice(0..0, answer);
+    }
     assert_eq!(looked_ahead(), 0, "single commands have nothing to look ahead for");
     let mut stream = UnixStream::connect(dir.path().join("s")).unwrap();
     // The last command comes in two parts.
