@@ -35,7 +35,8 @@ pub(crate) struct Args {
     /// caught.
     #[arg(long)]
     planted: bool,
-    /// With --planted: only places of the engine's own sources, not of the floors below
+    /// With --planted: only places of the engine's own sources (for the map also those of the floors below that the
+    /// shadow does not reach)
     #[arg(long, requires = "planted")]
     own: bool,
     /// Silence one site, as --planted prints it ("FILE:LINE:COLUMN KIND").

@@ -28,9 +28,7 @@ enum Verdict {
 /// Injects a fault at every call site that the workloads reach; prints the table and caught/total.
 pub(super) fn run(engine: EngineKind, seed: u64, images: u64, jobs: usize, own: bool) -> anyhow::Result<()> {
     eprintln!("looking for flushes, fences, waits and syncs that the workloads reach");
-    let sites = discover(engine, seed, own).map_err(|v| {
-        anyhow::anyhow!("no bug is planted yet, and there is a violation: {} ({})", v.message, v.token)
-    })?;
+    let sites = sites_of(engine, seed, own)?;
     let list: Vec<&SiteKey> = sites.keys().collect();
     let next = AtomicUsize::new(0);
     let verdicts: Mutex<BTreeMap<usize, Verdict>> = Mutex::default();
@@ -70,6 +68,23 @@ pub(super) fn run(engine: EngineKind, seed: u64, images: u64, jobs: usize, own: 
         bail!("{} silenced sites went unnoticed", survivors.len());
     }
     Ok(())
+}
+
+/// The call sites to judge. With `own` those of the map are its own, and what its workloads reach on the floors below
+/// and the shadow's do not: those have their own campaign.
+fn sites_of(engine: EngineKind, seed: u64, own: bool) -> anyhow::Result<BTreeMap<SiteKey, Calls>> {
+    let find = |engine, own| {
+        discover(engine, seed, own).map_err(|v| {
+            anyhow::anyhow!("no bug is planted yet, and there is a violation: {} ({})", v.message, v.token)
+        })
+    };
+    if !own || engine != EngineKind::Map {
+        return find(engine, own);
+    }
+    let mut sites = find(engine, false)?;
+    let below = find(EngineKind::Shadow, false)?;
+    sites.retain(|site, _| !below.contains_key(site));
+    Ok(sites)
 }
 
 /// A fault on the floors below that the runtime's workloads do not notice must be caught by the shadow's own
