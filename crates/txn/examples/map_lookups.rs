@@ -1,6 +1,7 @@
-//! Look-ups in `HeapMap` and `HeapOrderedMap`, nanoseconds each: by plain loads, and in a transaction each, in solo
-//! mode and with ownership records. `cargo run --release -p mangrove-txn --example map_lookups [KEYS] [ROUNDS]`. The
-//! pool lies in `/dev/shm`. The rounds are interleaved, and the fastest of each counts.
+//! Look-ups in `HeapMap` and `HeapOrderedMap`, nanoseconds each: by plain loads, by plain loads of which each look-up
+//! waits for the one before, and in a transaction each, in solo mode and with ownership records.
+//! `cargo run --release -p mangrove-txn --example map_lookups [KEYS] [ROUNDS]`. The pool lies in `/dev/shm`. The rounds
+//! are interleaved, and the fastest of each counts.
 
 use mangrove_txn::{Create, Heap, HeapMap, HeapOrderedMap, Latency, Medium, PlainReads, StmOptions};
 use std::hint::black_box;
@@ -17,13 +18,22 @@ fn open(path: &Path, create: Create, solo: bool) -> Heap {
 
 /// Nanoseconds for each call of `one` with a random key.
 fn time(keys: u64, mut one: impl FnMut(u64)) -> f64 {
+    time_in_turn(keys, |key| {
+        one(key);
+        0
+    })
+}
+
+/// As `time`, but the next key depends on the bits that `one` returns, which are 0: then no look-up begins before the
+/// one before it has its value.
+fn time_in_turn(keys: u64, mut one: impl FnMut(u64) -> u64) -> f64 {
     let mut random = 88_172_645_463_325_252u64;
     let begun = Instant::now();
     for _ in 0..LOOKUPS {
         random ^= random << 13;
         random ^= random >> 7;
         random ^= random << 17;
-        one((random >> 20) % keys);
+        random ^= one((random >> 20) % keys);
     }
     begun.elapsed().as_secs_f64() * 1e9 / LOOKUPS as f64
 }
@@ -72,6 +82,10 @@ fn main() {
             let name = if solo { "solo" } else { "records" };
             for _ in 0..2 {
                 note("hash map, plain loads", time(keys, |key| _ = black_box(map.get(&mut plain, &key))));
+                let none = black_box(0);
+                let in_turn =
+                    |key| map.get(&mut plain, &key).map_or(0, |value| value.map_or(0, |value| value & none));
+                note("hash map, plain loads, one after another", time_in_turn(keys, in_turn));
                 let look_up = |key| drop(black_box(heap.read(|tx| map.get(tx, &key))));
                 note(&format!("hash map, {name}"), time(keys, look_up));
                 note(
@@ -85,5 +99,5 @@ fn main() {
         }
     }
     println!("{keys} keys, ns a look-up:");
-    names.iter().zip(&best).for_each(|(name, ns)| println!("{name:32} {ns:8.1}"));
+    names.iter().zip(&best).for_each(|(name, ns)| println!("{name:42} {ns:8.1}"));
 }
