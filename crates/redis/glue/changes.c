@@ -36,9 +36,11 @@ void changes_all(void) {
 }
 
 uint64_t changes_of(int db, const robj *key) {
-    /* The batch that collects has changed nothing while it is not dirty, and may never be committed. */
+    uint16_t noted = *slot_of(db, key->ptr, sdslen(key->ptr));
+    /* The batch that collects has changed nothing while it is not dirty, and may never be committed. If it is noted all
+     * the same, it hides an older one. */
     uint64_t newest = dirty ? open_batch : open_batch - 1;
-    uint16_t back = (uint16_t)(newest - *slot_of(db, key->ptr, sdslen(key->ptr)));
+    uint16_t back = noted == (uint16_t)open_batch && !dirty ? 0 : (uint16_t)(newest - noted);
     uint64_t batch = back <= newest ? newest - back : 0;
     return batch > everything ? batch : everything;
 }
