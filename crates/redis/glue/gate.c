@@ -280,6 +280,7 @@ int __wrap_handleClientsWithPendingWrites(void) {
         wait_for_all();
         release();
     }
+    space_give_back();
     return let_go();
 }
 
@@ -322,7 +323,9 @@ static void something_durable(aeEventLoop *loop, int fd, void *data, int mask) {
     /* The round that follows looks at what is durable; a medium that failed makes nothing durable any more. */
     mangrove_app_counters now = {0};
     size_t up_to_failed = offsetof(mangrove_app_counters, failed) + sizeof now.failed;
-    if (mangrove_app_stat(app, &now, up_to_failed) == MANGROVE_APP_OK && now.failed) die("the medium failed");
+    if (mangrove_app_stat(app, &now, up_to_failed) != MANGROVE_APP_OK || !now.failed) return;
+    mangrove_app_sync(app); /* fails, and says why */
+    die("the medium failed");
 }
 
 static long long look_again(aeEventLoop *loop, long long id, void *data) {

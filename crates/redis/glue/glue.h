@@ -120,6 +120,14 @@ void commit(void);
 /* Commits and waits for durability. Not within a transaction or a script. */
 void settle(void);
 
+/* space.c */
+/* With less left on the file system, an allocation that fails is due to that. */
+#define SPACE_LOW (16 << 20)
+/* From now on a failed allocation ends the process with a sentence. */
+void space_start(void);
+/* Gives free pages back if a command has asked for it; at a round's end, when nothing is open. */
+void space_give_back(void);
+
 /* changes.c */
 void changes_key(int db, const robj *key), changes_all(void);
 /* The keys that the command names, or everything if it names none. */

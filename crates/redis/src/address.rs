@@ -1,14 +1,15 @@
-//! How a server is reached: noted in its directory for programs that want to ask it.
+//! How a server is reached: noted in its directory for programs that want to ask it. The server writes the note when it
+//! has opened its state: a second one that finds the state in use must not replace the note of the first.
 
 use crate::request::Request;
-use anyhow::{Context, Result};
 use std::path::Path;
+use std::process::Command;
 
 /// The note, one directive a line.
 pub(crate) const FILE: &str = "state.address";
 
-/// Notes how the server of this request is reached.
-pub(crate) fn write(request: &Request, dir: &Path) -> Result<()> {
+/// Lets the server note how it is reached by this request.
+pub(crate) fn ask_for(server: &mut Command, request: &Request, dir: &Path) {
     let mut text = String::new();
     for name in ["port", "tls-port", "unixsocket", "bind"] {
         let default = if name == "port" { Some("6379") } else { None };
@@ -16,8 +17,7 @@ pub(crate) fn write(request: &Request, dir: &Path) -> Result<()> {
             text += &format!("{name} {value}\n");
         }
     }
-    let file = dir.join(FILE);
-    std::fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))
+    server.env("MANGROVE_REDIS_ADDRESS", text).env("MANGROVE_REDIS_ADDRESS_FILE", dir.join(FILE));
 }
 
 /// The host to connect to, by the value of `bind`; none where that is every address of the machine.

@@ -25,7 +25,10 @@ impl Builds {
             if has_build(&folder) {
                 return Ok(Self(folder));
             }
-            bail!("{} has no build of the server", folder.display());
+            bail!(
+                "{} has no build of the server: name the folder that has `builds` and `current`",
+                folder.display()
+            );
         }
         let own = std::env::current_exe().context("cannot find the file of this program")?;
         let above = own.ancestors().skip(1);
@@ -51,12 +54,6 @@ impl Builds {
     pub(crate) fn get(&self, id: &str) -> Option<Build> {
         let folder = self.0.join("builds").join(id);
         folder.join("valkey-server").exists().then(|| Build { id: id.to_owned(), folder })
-    }
-
-    /// Takes one away that no state needs any more.
-    pub(crate) fn remove(&self, build: &Build) -> Result<()> {
-        std::fs::remove_dir_all(&build.folder)
-            .with_context(|| format!("cannot remove {}", build.folder.display()))
     }
 
     /// Where they are.

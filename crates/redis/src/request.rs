@@ -51,6 +51,8 @@ pub(crate) struct Request {
     /// Valkey's own arguments.
     pub(crate) arguments: Vec<String>,
     directives: Vec<(String, String)>,
+    /// So many of them, the first ones, come from the configuration file.
+    from_file: usize,
 }
 
 impl Request {
@@ -66,6 +68,7 @@ impl Request {
             metrics_bind: None,
             arguments: Vec::new(),
             directives: Vec::new(),
+            from_file: 0,
         };
         let mut rest = given;
         if let [file, others @ ..] = given
@@ -76,7 +79,13 @@ impl Request {
             rest = others;
         }
         let file_arguments = request.arguments.len();
-        for words in lines(rest)? {
+        request.from_file = request.directives.len();
+        let mut is_first_dir = true;
+        for mut words in lines(rest)? {
+            if is_first_dir && is_dir(&words) {
+                is_first_dir = false;
+                seen_from_here(&mut words)?;
+            }
             request.take(&words)?;
         }
         if request.last("save").is_none() {
@@ -97,14 +106,31 @@ impl Request {
         self.last(name).is_some_and(|value| value.eq_ignore_ascii_case("yes"))
     }
 
+    /// Where the directive that counts was given, for a message.
+    pub(crate) fn place_of(&self, name: &str) -> &'static str {
+        match self.directives.iter().rposition(|(n, _)| n == name) {
+            Some(at) if at < self.from_file => "configuration file",
+            _ => "command line",
+        }
+    }
+
     /// The directory of the state. The server goes into each `dir` from the one before.
     pub(crate) fn dir(&self) -> Result<PathBuf> {
-        let dirs = self.directives.iter().filter(|(name, _)| name == "dir");
-        let dir: PathBuf =
-            dirs.fold(PathBuf::from("."), |dir, (_, next)| dir.join(next)).components().collect();
+        let dir = self.named_dir();
         std::fs::create_dir_all(&dir)
             .with_context(|| format!("cannot make the directory {}", dir.display()))?;
+        self.existing_dir()
+    }
+
+    /// As `dir`, which must be there.
+    pub(crate) fn existing_dir(&self) -> Result<PathBuf> {
+        let dir = self.named_dir();
         dir.canonicalize().with_context(|| format!("cannot find the directory {}", dir.display()))
+    }
+
+    fn named_dir(&self) -> PathBuf {
+        let dirs = self.directives.iter().filter(|(name, _)| name == "dir");
+        dirs.fold(PathBuf::from("."), |dir, (_, next)| dir.join(next)).components().collect()
     }
 
     /// One line: a directive of Valkey's, whose words are passed on as they are, or an option of ours.
@@ -182,6 +208,22 @@ impl Request {
     }
 }
 
+/// Whether a line of the command line is `--dir` with one value.
+fn is_dir(words: &[String]) -> bool {
+    words.len() == 2 && words[0].eq_ignore_ascii_case("--dir")
+}
+
+/// Makes the first directory of the command line absolute. The server goes into it from the one of its configuration
+/// file, which CONFIG REWRITE writes there: the same command line must lead to the same place then.
+fn seen_from_here(words: &mut [String]) -> Result<()> {
+    let absolute = std::path::absolute(&words[1]).with_context(|| format!("--dir {}", words[1]))?;
+    match absolute.into_os_string().into_string() {
+        Ok(text) => words[1] = text,
+        Err(other) => bail!("the directory {} is no text", other.display()),
+    }
+    Ok(())
+}
+
 /// The command line as lines of a configuration, divided as Valkey does: a name alone takes the next word, whatever it
 /// is, but for `--save`, which may stand for no value.
 fn lines(words: &[String]) -> Result<Vec<Vec<String>>> {
@@ -246,7 +288,8 @@ mod tests {
         let request = parse(&["--port", "7000", "--durability", "interval=20", "--dir", "d"]).unwrap();
         assert_eq!(request.durability, Durability::Interval(20));
         assert_eq!(request.last("port"), Some("7000"));
-        assert_eq!(request.arguments, ["--save", "", "--port", "7000", "--dir", "d"]);
+        let dir = std::env::current_dir().unwrap().join("d");
+        assert_eq!(request.arguments, ["--save", "", "--port", "7000", "--dir", dir.to_str().unwrap()]);
     }
 
     #[test]
@@ -266,6 +309,18 @@ mod tests {
         let outer = place.path().canonicalize().unwrap();
         let request = parse(&["--dir", outer.to_str().unwrap(), "--dir", "./in", "--dir", "."]).unwrap();
         assert_eq!(request.dir().unwrap(), outer.join("in"));
+    }
+
+    /// CONFIG REWRITE writes the directory into the configuration file, and the same command must find it again.
+    #[test]
+    fn a_relative_dir_leads_to_the_same_place_beside_one_in_the_file() {
+        let place = tempfile::tempdir().unwrap();
+        let file = place.path().join("v.conf");
+        std::fs::write(&file, format!("dir {}/data\n", place.path().display())).unwrap();
+        let request = parse(&[file.to_str().unwrap(), "--dir", "some/where"]).unwrap();
+        assert_eq!(request.named_dir(), std::env::current_dir().unwrap().join("some/where"));
+        // What is missing is not made.
+        assert!(request.existing_dir().is_err());
     }
 
     #[test]

@@ -21,7 +21,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
         return Err(Usage("update needs --dir: the directory of the state".to_owned()).into());
     }
     let builds = Builds::find(request.builds.as_deref())?;
-    let dir = request.dir()?;
+    let dir = request.existing_dir()?;
     let newest = builds.current()?;
     let old = choose(&builds, &dir)?;
     if !old.exists || old.build.id == newest.id {
@@ -36,31 +36,52 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
             .with_context(|| format!("cannot remove {}", unfinished.display()))?;
     }
 
-    println!("the old build writes {}", dump.display());
-    let server = Server::start(&request, &old, &dir)?;
-    server.ask(&["save"])?;
-    let keys = server.ask(&["info", "keyspace"])?;
-    server.stop()?;
-
-    println!("the new build imports it");
     let state = state::place(&dir, &newest.id);
-    let (old_build, old_state) = (old.build, old.state);
+    let (old_build, old_state) = (old.build.id.clone(), old.state.clone());
     let new = Choice { build: newest, state: unfinished.clone(), exists: false };
-    let server = Server::start(&request, &new, &dir)?;
-    let imported = server.ask(&["info", "keyspace"])?;
-    server.stop()?;
-    if counts(&keys) != counts(&imported) {
-        bail!(
-            "the import has other keys than the old state:\n{keys}\nand now\n{imported}\nnothing was changed"
-        );
+    let copied = copy(&request, &dir, &old, &new);
+    let _ = std::fs::remove_file(&dump);
+    let _ = std::fs::remove_file(dir.join(SOCKET));
+    if let Err(cause) = copied {
+        let _ = std::fs::remove_dir_all(&unfinished);
+        return Err(cause);
     }
     std::fs::rename(&unfinished, &state)
         .with_context(|| format!("cannot rename {}", unfinished.display()))?;
     sync_directory(&dir)?;
     std::fs::remove_dir_all(&old_state).with_context(|| format!("cannot remove {}", old_state.display()))?;
-    let _ = std::fs::remove_file(&dump);
-    builds.remove(&old_build)?;
-    println!("{} is of the build {} now", dir.display(), new.build.id);
+    println!(
+        "{} is of the build {} now; the build {old_build} stays in {} for states that still need it",
+        dir.display(),
+        new.build.id,
+        builds.folder().display()
+    );
+    Ok(())
+}
+
+/// Brings the keys of the old state into the new one by a dump file.
+fn copy(request: &Request, dir: &Path, old: &Choice, new: &Choice) -> Result<()> {
+    let dump = dir.join(DUMP);
+    println!("the old build writes {}", dump.display());
+    let server = Server::start(request, old, dir)?;
+    server.ask(&["save"]).with_context(|| {
+        format!(
+            "the old build cannot write {}; the state is as it was. Is there space for it?",
+            dump.display()
+        )
+    })?;
+    let keys = server.ask(&["info", "keyspace"])?;
+    server.stop()?;
+
+    println!("the new build imports it");
+    let server = Server::start(request, new, dir)?;
+    let imported = server.ask(&["info", "keyspace"])?;
+    server.stop()?;
+    if counts(&keys) != counts(&imported) {
+        bail!(
+            "the import has other keys than the old state, which is as it was:\n{keys}\nand now\n{imported}"
+        );
+    }
     Ok(())
 }
 
@@ -121,6 +142,8 @@ impl Server {
             "--cluster-port",
             "0",
         ]);
+        // Both states keep every key, whatever the configuration evicts when the server runs under it.
+        server.args(["--maxmemory", "0", "--maxmemory-policy", "noeviction"]);
         let child = server.stdout(Stdio::null()).spawn().context("cannot start the server")?;
         let mut server = Self { child, cli: choice.build.cli(), socket };
         for _ in 0..START_MS_MAX / 50 {

@@ -1,111 +1,13 @@
 //! The launcher with the real server: scrapes, and slow batches in the log. `make redis` builds the server; where it is
 //! not built these tests have nothing to run, and `cargo xtask ci` runs them after it has built it.
 
-use std::fs::File;
-use std::io::{BufRead, BufReader, Read, Write};
+mod support;
+
+use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::Duration;
-
-/// Polls at most; an event that never comes fails the test.
-const POLLS: u32 = 3_000;
-const POLL: Duration = Duration::from_millis(20);
-
-fn is_built() -> bool {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../data/valkey/current/valkey-server");
-    std::env::var_os("MANGROVE_REDIS_BUILDS").is_some() || folder.exists()
-}
-
-/// A server on a socket in its directory; killed at the end.
-struct Server {
-    child: Child,
-    dir: PathBuf,
-}
-
-impl Server {
-    fn start(dir: &Path, more: &[&str]) -> Self {
-        Self::start_with(dir, more, &[])
-    }
-
-    fn start_with(dir: &Path, more: &[&str], environment: &[(&str, &str)]) -> Self {
-        let log = File::options().create(true).append(true).open(dir.join("log")).unwrap();
-        let builds = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../data/valkey");
-        let builds = std::env::var_os("MANGROVE_REDIS_BUILDS").map_or(builds, PathBuf::from);
-        let child = Command::new(env!("CARGO_BIN_EXE_mangrove-redis"))
-            .args(["--port", "0", "--unixsocket", "s", "--dir"])
-            .arg(dir)
-            .arg("--builds")
-            .arg(builds)
-            .args(more)
-            .envs(environment.iter().copied())
-            .current_dir(dir)
-            .stdin(Stdio::null())
-            .stdout(log.try_clone().unwrap())
-            .stderr(log)
-            .spawn()
-            .unwrap();
-        Self { child, dir: dir.to_owned() }
-    }
-
-    /// Until it serves; false when it ended instead.
-    fn is_up(&mut self) -> bool {
-        for _ in 0..POLLS {
-            if self
-                .ask(&[b"PING"])
-                .is_some_and(|answer| answer.starts_with('+') || answer.starts_with("-NOAUTH"))
-            {
-                return true;
-            }
-            if self.child.try_wait().unwrap().is_some() {
-                return false;
-            }
-            std::thread::sleep(POLL);
-        }
-        panic!("the server does not come up: {}", self.log());
-    }
-
-    /// A client that has sent a line, and whose answer is not read yet.
-    fn send(&self, line: &str) -> UnixStream {
-        let mut stream = UnixStream::connect(self.dir.join("s")).unwrap();
-        stream.write_all(line.as_bytes()).unwrap();
-        stream.write_all(b"\r\n").unwrap();
-        stream
-    }
-
-    /// The answer's first line, and the second of a bulk.
-    fn ask(&self, words: &[&[u8]]) -> Option<String> {
-        let mut stream = UnixStream::connect(self.dir.join("s")).ok()?;
-        let mut command = format!("*{}\r\n", words.len()).into_bytes();
-        for word in words {
-            command.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
-            command.extend_from_slice(word);
-            command.extend_from_slice(b"\r\n");
-        }
-        stream.write_all(&command).ok()?;
-        let mut reader = BufReader::new(stream);
-        let mut line = String::new();
-        reader.read_line(&mut line).ok()?;
-        if let Some(len) = line.strip_prefix('$') {
-            let mut bulk = vec![0; len.trim().parse().ok()?];
-            reader.read_exact(&mut bulk).ok()?;
-            return String::from_utf8(bulk).ok();
-        }
-        Some(line)
-    }
-
-    fn log(&self) -> String {
-        std::fs::read_to_string(self.dir.join("log")).unwrap()
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
+use std::path::Path;
+use support::{POLL, POLLS, Server, is_built};
 
 /// The answer to a scrape; none when no process listens at the port.
 fn scrape(port: u16) -> Option<String> {

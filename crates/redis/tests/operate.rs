@@ -1,0 +1,182 @@
+//! What an operator does with the server: starts it twice, as a daemon, on a full disk; updates it; takes space back.
+//! Where `make redis` has not built it there is nothing to run.
+
+mod support;
+
+use std::os::unix::fs::{MetadataExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use support::{POLL, POLLS, Server, builds, is_built};
+
+const KEYS: u32 = 2_000;
+
+fn launcher(words: &[&str], builds: &Path, dir: &Path) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_mangrove-redis"));
+    command.args(words).env("MANGROVE_REDIS_BUILDS", builds).current_dir(dir).output().unwrap()
+}
+
+fn text(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
+}
+
+fn fill(server: &Server, keys: u32, value: &[u8]) {
+    for key in 0..keys {
+        let answer = server.ask(&[b"SET", format!("key:{key}").as_bytes(), value]);
+        assert_eq!(answer.as_deref(), Some("+OK\r\n"));
+    }
+}
+
+/// Sets keys until the server is gone; how many it acknowledged.
+fn fill_until_it_ends(server: &Server, value: &[u8]) -> u32 {
+    (0..100_000)
+        .find(|key| {
+            let answer = server.ask(&[b"SET", format!("key:{key}").as_bytes(), value]);
+            answer.as_deref() != Some("+OK\r\n")
+        })
+        .expect("the limit is reached")
+}
+
+/// A folder with the build that is there and, under another name and as the newest one, a copy of it.
+fn two_builds(place: &Path) -> (PathBuf, String) {
+    let old = builds().join("current").canonicalize().unwrap();
+    let id = old.file_name().unwrap().to_str().unwrap().to_owned();
+    let folder = place.join("builds-of-two");
+    for name in [id.as_str(), "00000000000000aa"] {
+        let copy = folder.join("builds").join(name);
+        std::fs::create_dir_all(&copy).unwrap();
+        for file in std::fs::read_dir(&old).unwrap() {
+            let file = file.unwrap();
+            std::fs::copy(file.path(), copy.join(file.file_name())).unwrap();
+        }
+    }
+    symlink("builds/00000000000000aa", folder.join("current")).unwrap();
+    (folder, id)
+}
+
+/// A configuration that evicts must not reach the servers that copy the state: they would evict from the old one.
+#[test]
+fn an_update_keeps_every_key_whatever_the_configuration_evicts_and_the_build_that_others_need() {
+    if !is_built() {
+        return;
+    }
+    let place = tempfile::tempdir().unwrap();
+    let dir = place.path().join("d");
+    std::fs::create_dir(&dir).unwrap();
+    let mut server = Server::start(&dir, &[]);
+    assert!(server.is_up(), "{}", server.log());
+    fill(&server, KEYS, &[b'v'; 1_000]);
+    drop(server);
+    let (folder, id) = two_builds(place.path());
+    let conf = place.path().join("v.conf");
+    std::fs::write(&conf, "maxmemory 1mb\nmaxmemory-policy allkeys-random\n").unwrap();
+    let words = ["update", conf.to_str().unwrap(), "--dir", dir.to_str().unwrap()];
+    let output = launcher(&words, &folder, place.path());
+    assert!(output.status.success(), "{}", text(&output));
+    assert!(folder.join("builds").join(&id).exists(), "another state may need the old build");
+    for left in ["update.rdb", "update.sock"] {
+        assert!(!dir.join(left).exists(), "{left} is left");
+    }
+    let environment = [("MANGROVE_REDIS_BUILDS", folder.to_str().unwrap())];
+    let mut server = Server::start_with(&dir, &["--builds", folder.to_str().unwrap()], &environment);
+    assert!(server.is_up(), "{}", server.log());
+    assert_eq!(server.ask(&[b"DBSIZE"]), Some(format!(":{KEYS}\r\n")));
+    let missing = launcher(&["update", "--dir", "nowhere"], &folder, place.path());
+    assert!(!missing.status.success() && !place.path().join("nowhere").exists(), "{}", text(&missing));
+}
+
+#[test]
+fn a_second_start_leaves_the_address_of_the_server_that_runs() {
+    if !is_built() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let mut server = Server::start(dir.path(), &[]);
+    assert!(server.is_up(), "{}", server.log());
+    let note = dir.path().join("state.address");
+    let before = std::fs::read_to_string(&note).unwrap();
+    assert!(before.contains("unixsocket s"), "{before}");
+    let mut second = Server::start(dir.path(), &["--unixsocket", "other"]);
+    assert!(!second.child.wait().unwrap().success());
+    assert_eq!(std::fs::read_to_string(&note).unwrap(), before);
+    let stat = launcher(&["stat", dir.path().to_str().unwrap()], &builds(), dir.path());
+    assert!(text(&stat).contains("# Mangrove"), "{}", text(&stat));
+}
+
+/// The caller learns why there is no daemon, and gets control back when there is one.
+#[test]
+fn a_daemon_that_cannot_open_its_state_fails_to_start() {
+    if !is_built() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let words = ["--port", "0", "--unixsocket", "s", "--daemonize", "yes", "--dir", "."];
+    let start = launcher(&words, &builds(), dir.path());
+    assert!(start.status.success(), "{}", text(&start));
+    let stat = |what: &str| {
+        let found = launcher(&["stat", "."], &builds(), dir.path());
+        assert!(text(&found).contains("# Mangrove"), "{what}: {}", text(&found));
+    };
+    let is_up = (0..POLLS).any(|_| {
+        std::thread::sleep(POLL);
+        dir.path().join("s").exists()
+    });
+    assert!(is_up);
+    stat("the daemon serves");
+    for log in [&["--logfile", "log"][..], &[]] {
+        let again = launcher(&[&words[..], log].concat(), &builds(), dir.path());
+        assert!(!again.status.success() && text(&again).contains("in use by process"), "{}", text(&again));
+    }
+    assert!(std::fs::read_to_string(dir.path().join("log")).unwrap().contains("in use by process"));
+    stat("the daemon serves on");
+    let cli = builds().join("current/valkey-cli");
+    let end = Command::new(cli).args(["-s", "s", "shutdown", "nosave"]).current_dir(dir.path()).status();
+    assert!(end.unwrap().success());
+}
+
+/// The limit on the size of files stands for a disk that is full.
+#[test]
+fn a_server_without_space_says_so_and_keeps_what_it_acknowledged() {
+    if !is_built() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let mut server = Server::start(dir.path(), &[]);
+    assert!(server.is_up(), "{}", server.log());
+    let pid = server.child.id().to_string();
+    let limited = Command::new("prlimit").args(["--pid", &pid, "--fsize=20971520"]).status().unwrap();
+    assert!(limited.success());
+    let acknowledged = fill_until_it_ends(&server, &[b'v'; 20_000]);
+    assert_eq!(server.child.wait().unwrap().code(), Some(70), "{}", server.log());
+    let log = server.log();
+    assert!(log.contains("every acknowledged write is kept") && !log.contains("BUG REPORT"), "{log}");
+    assert!(acknowledged > 100);
+    let mut server = Server::start(dir.path(), &[]);
+    assert!(server.is_up(), "{}", server.log());
+    assert_eq!(server.ask(&[b"DBSIZE"]), Some(format!(":{acknowledged}\r\n")));
+}
+
+#[test]
+fn flushing_everything_gives_the_disk_back() {
+    if !is_built() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let mut server = Server::start(dir.path(), &[]);
+    assert!(server.is_up(), "{}", server.log());
+    fill(&server, KEYS, &[b'v'; 20_000]);
+    let image = std::fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().path());
+    let image = image.filter(|path| path.is_dir()).map(|state| state.join("image")).next().unwrap();
+    let mib = || std::fs::metadata(&image).unwrap().blocks() >> 11;
+    let filled = mib();
+    assert!(filled >= 38, "{filled} MiB");
+    assert_eq!(server.ask(&[b"FLUSHALL", b"SYNC"]).as_deref(), Some("+OK\r\n"));
+    assert_eq!(server.ask(&[b"MEMORY", b"PURGE"]).as_deref(), Some("+OK\r\n"));
+    // The end of the round gives back, before the reply to a later command.
+    assert_eq!(server.ask(&[b"SET", b"a", b"1"]).as_deref(), Some("+OK\r\n"));
+    assert!(mib() * 4 < filled, "{} MiB of {filled} are left", mib());
+    drop(server);
+    let mut server = Server::start(dir.path(), &[]);
+    assert!(server.is_up(), "{}", server.log());
+    assert_eq!(server.ask(&[b"GET", b"a"]).as_deref(), Some("1"));
+    fill(&server, 10, &[b'w'; 20_000]);
+}

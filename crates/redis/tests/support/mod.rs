@@ -1,0 +1,7 @@
+//! What the tests of the server share.
+
+#![allow(dead_code, unused_imports, reason = "each test program uses its part")]
+
+mod server;
+
+pub(crate) use server::{POLL, POLLS, Server, builds, is_built};
