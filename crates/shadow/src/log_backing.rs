@@ -32,6 +32,12 @@ impl LogBacking {
         Ok(())
     }
 
+    /// Makes usable what the region has reserved beyond that, as the next opening would.
+    pub(crate) fn grow_to_reserved(&self) {
+        // Release: as in `grow`.
+        self.len.fetch_max(self.region.medium().grown(), Ordering::Release);
+    }
+
     /// As `append`, for ranges that are not a slice yet.
     pub(crate) fn commit(&self, ranges: impl Iterator<Item = Range>) -> Result<u64> {
         let mut scratch = self.scratch.lock();

@@ -3,11 +3,12 @@
 //! What lies in no block need not survive (`audit/free_bytes.rs`), and what the arena knows of free pages lies in the
 //! descriptions of groups. So the space's owner may take away memory and content of these pages, at any time when no
 //! block is being allocated or freed, and no word of the arena changes: a page counts as zero only before it was first
-//! handed out, and these were.
+//! handed out. Of pages that never were, only the space may go.
 //!
 //! Invariants:
 //! 1. [`ArenaSpace::provide`](crate::ArenaSpace::provide) is asked for every page before something in it is handed out:
-//!    of runs when they leave their bin, of a slab when the class begins to allocate from it.
+//!    of runs when they leave their bin, of a slab when the class begins to allocate from it; and for the description
+//!    of new groups that finds no run.
 
 use crate::bytes::class::SlabShape;
 use crate::bytes::layout::{CLASS_COUNT, PAGE_BYTES, PageBitmap, Span, class_of_span, kind, kind_of};
@@ -20,7 +21,20 @@ impl Heap {
     /// hold no byte of anything in use; in order. The caller may take their content away, if it provides space for them
     /// when the arena asks ([`ArenaSpace::provide`](crate::ArenaSpace::provide)). O(spans and free pages). No other
     /// thread changes the arena meanwhile. Only for an arena with one handle.
-    pub fn free_pages(&mut self, mut visit: impl FnMut(Range<u64>)) {
+    pub fn free_pages(&mut self, visit: impl FnMut(Range<u64>)) {
+        let view = self.view;
+        self.runs_of(|page| view.bit(PageBitmap::Touched, page), 0, visit);
+    }
+
+    /// As [`Heap::free_pages`], with the usable pages that were never handed out, those among them that are not under
+    /// management yet. The caller may take the space of those away, too, but they read as zero, and must go on to.
+    pub fn unused_pages(&mut self, visit: impl FnMut(Range<u64>)) {
+        self.runs_of(|_| true, self.space_len() / PAGE_BYTES as u64, visit);
+    }
+
+    /// Visits the pages of slabs that hold nothing, of free runs those that `counts` chooses, and then what is left
+    /// before page `last`.
+    fn runs_of(&mut self, counts: impl Fn(u64) -> bool, last: u64, mut visit: impl FnMut(Range<u64>)) {
         // A slab that a class allocates from may lose pages: the next allocation asks for them.
         self.current = [Current::NONE; CLASS_COUNT];
         let view = self.view;
@@ -47,7 +61,7 @@ impl Heap {
             let until = end.min(page.saturating_add(pages.max(1)));
             match kind_of(what) {
                 kind::FREE | kind::RESERVE => {
-                    (page..until).filter(|&page| view.bit(PageBitmap::Touched, page)).for_each(&mut note);
+                    (page..until).filter(|&page| counts(page)).for_each(&mut note);
                 }
                 kind::SLAB => {
                     let is_free = |at: &u64| shape.is_some_and(|shape| holds_nothing(span, shape, at - page));
@@ -57,6 +71,7 @@ impl Heap {
             }
             page = until;
         }
+        (page..last).for_each(&mut note);
         // No run is empty, and none begins there.
         note(u64::MAX - 1);
     }

@@ -233,7 +233,7 @@ impl Heap {
                 self.zero(w, page, meta)?;
             }
             inside = Some(page);
-        } else if !self.make_usable(old + meta) {
+        } else if !self.make_usable(old + meta) || !self.provide(old, meta) {
             return Ok(None);
         }
         let meta_page = inside.unwrap_or(old);

@@ -190,6 +190,10 @@ impl World {
             self.image[from..to].fill(0xDD);
             self.taken.lock().unwrap().extend((from / PAGE_BYTES..to / PAGE_BYTES).map(|page| page as u64));
         }
+        // Of the others only the space goes.
+        self.heap.unused_pages(|run| {
+            self.taken.lock().unwrap().extend(run.start / PAGE_BYTES as u64..run.end / PAGE_BYTES as u64);
+        });
         // Blocks of more than a page that are freed give all their pages.
         let pages = |at: &usize, len: usize| (at - base) / PAGE_BYTES..(at - base + len).div_ceil(PAGE_BYTES);
         let in_use: BTreeSet<_> = live.iter().flat_map(|(at, len)| pages(at, *len)).collect();

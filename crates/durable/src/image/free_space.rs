@@ -43,9 +43,14 @@ pub(super) fn provide_again(shadow: &Shadow, heap: &mut Heap) -> Result<()> {
 /// # Safety
 /// No command runs, and every batch is committed.
 pub(super) unsafe fn release(shadow: &Shadow, heap: &mut Heap) -> Result<u64> {
+    // Also what growing reserved, and nothing has used yet: up to an eighth of what the state once was. Such pages are
+    // zero in memory and in the data file, and stay so.
+    shadow.grow_to_reserved();
+    let mut parts = Vec::new();
+    heap.unused_pages(|run| parts.push(run));
     // SAFETY: nothing is stored to a free page, by the caller's promise. A command that allocates in one provides it
     // first (`ArenaSpace::provide`).
-    Ok(unsafe { shadow.release(&free_parts(heap), false) }?)
+    Ok(unsafe { shadow.release(&parts, false) }?)
 }
 
 /// As `release`, if much is free.

@@ -79,6 +79,13 @@ impl Shadow {
         Ok(())
     }
 
+    /// Makes usable what the medium has reserved beyond what was asked for, so that it can be released.
+    pub fn grow_to_reserved(&self) {
+        if let Backing::Log(log) = &self.backing {
+            log.grow_to_reserved();
+        }
+    }
+
     /// Gives memory and space of `parts`, which are whole pages, back; with `quick` not what may have been given back
     /// before this opening already. Until they are stored to again they may read as
     /// anything. Durable in the order of the commits: an atomic group that was committed before does not lose what it
