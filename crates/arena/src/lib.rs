@@ -199,6 +199,7 @@ pub use audit::check::ArenaStat;
 pub use audit::free_bytes::FreeBytes;
 pub use audit::live::Live;
 pub use blocks::slab::BadFree;
+pub use blocks::sparse::{MovePlan, SlabSurvey};
 pub use bytes::class::SMALL_BYTES_MAX;
 pub use bytes::layout::PAGE_BYTES;
 pub use heap::Heap;

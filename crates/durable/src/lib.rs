@@ -19,7 +19,7 @@ pub use alloc::global_alloc::Allocator;
 pub use alloc::write_fence::{FenceReport, WriteReport};
 pub use error::{Error, Result};
 pub use image::aslr::{Addresses, settle_addresses};
-pub use mangrove_arena::ArenaStat;
+pub use mangrove_arena::{ArenaStat, MovePlan, SlabSurvey};
 pub use mangrove_shadow::{Create, Durability, FlushCost, Latency, Medium, PoolConfig, Start, Ticket};
 pub use mangrove_tracker::will_write;
 pub use options::{Options, TrackerChoice};

@@ -5,3 +5,4 @@ pub(crate) mod plain;
 pub(crate) mod realloc;
 pub(crate) mod shards;
 pub(crate) mod slab;
+pub(crate) mod sparse;

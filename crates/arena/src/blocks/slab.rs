@@ -46,9 +46,9 @@ impl Heap {
         self.slab_take(w, class, span, current.page, current.first_block)
     }
 
-    /// The first free block of a slab that has one, the first of the class's list.
+    /// The first free block of a slab that has one.
     #[inline]
-    fn slab_take<W: Words>(
+    pub(crate) fn slab_take<W: Words>(
         &mut self,
         w: &mut W,
         class: usize,

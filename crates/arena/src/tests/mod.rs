@@ -6,4 +6,5 @@ mod layout_tests;
 mod model_tests;
 mod open_tests;
 mod shard_tests;
+mod sparse_tests;
 mod toy_transactions;

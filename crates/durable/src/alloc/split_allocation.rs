@@ -13,7 +13,7 @@
 use crate::alloc::reports::Reports;
 use crate::alloc::write_fence;
 use crate::image::layout::{KEY_COUNT, StateHeader, ThreadKey};
-use mangrove_arena::{ArenaView, BadFree, Heap, Writes};
+use mangrove_arena::{ArenaView, BadFree, Heap, MovePlan, SlabSurvey, Writes};
 use mangrove_sys::thread_mark;
 use mangrove_tracker::WriteSet;
 pub use mangrove_tracker::in_tracked_call;
@@ -454,6 +454,35 @@ pub unsafe extern "C" fn mangrove_arena_usable(block: *const u8) -> usize {
         Some(bytes) => bytes,
         None => fatal("malloc_usable_size", block as usize, BadFree::NotABlock),
     }
+}
+
+/// Continues a survey of the slabs of the command's arena by at most `spans` spans; returns whether any are left. What
+/// the survey allocates is not persistent.
+///
+/// # Panics
+/// Outside commands.
+#[must_use]
+pub fn survey_slabs(survey: &mut SlabSurvey, spans: usize) -> bool {
+    with_heap(|heap| outside(|| heap.survey_slabs(survey, spans)))
+}
+
+/// Whether a block of the command's arena lies in a slab that `plan` is to empty.
+///
+/// # Panics
+/// Outside commands.
+#[must_use]
+pub fn is_sparse(plan: &MovePlan, block: *const u8) -> bool {
+    with_heap(|heap| heap.is_sparse(plan, block as usize))
+}
+
+/// A new block like `block` of the command's arena, in a fuller slab, if `plan` is to empty the slab of `block`; else
+/// null. The caller copies the content, and frees `block`.
+///
+/// # Panics
+/// Outside commands.
+#[must_use]
+pub fn alloc_denser(plan: &mut MovePlan, block: *const u8) -> *mut u8 {
+    with_command(|heap, writes| heap.alloc_denser(writes, plan, block as usize))
 }
 
 fn view(address: usize) -> Option<&'static ArenaView> {

@@ -415,7 +415,7 @@ pub unsafe extern "C" fn leveldb_approximate_sizes(
     }
 }
 
-/// Makes everything durable and brings the files up to date, whatever the range.
+/// Makes everything durable, brings the files up to date, and gives space back, whatever the range.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn leveldb_compact_range(
     db: *mut leveldb_t,
@@ -431,3 +431,7 @@ pub unsafe extern "C" fn leveldb_compact_range(
 #[cfg(test)]
 #[path = "db_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "compaction_tests.rs"]
+mod compaction_tests;

@@ -8,6 +8,7 @@ pub(super) mod memory_engine;
 pub(super) mod pins;
 pub(super) mod salvage;
 mod small_files;
+mod tree_compaction;
 mod tree_cursor;
 pub(super) mod tree_engine;
 mod tree_store;

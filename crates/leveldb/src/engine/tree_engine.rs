@@ -129,6 +129,7 @@ impl TreeEngine {
             pins: Pins::default(),
             changes: AtomicU64::new(0),
             unacked_syncs: UnackedSyncs::new(number),
+            is_import: opening.is_bulk_load(),
             _lock: lock,
         })))
     }
@@ -178,6 +179,7 @@ impl StorageEngine for TreeEngine {
 
     fn compact(&self) -> Result<()> {
         self.0.sweep()?;
+        self.0.move_together()?;
         Ok(self.0.runtime().compact().map(drop)?)
     }
 

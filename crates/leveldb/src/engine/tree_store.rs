@@ -71,6 +71,8 @@ pub(super) struct TreeStore {
     /// Counts batches: positions in the tree are valid as long as it does not change.
     pub(super) changes: AtomicU64,
     pub(super) unacked_syncs: UnackedSyncs,
+    /// Everything is written at its place, without a log, until it is compacted once.
+    pub(super) is_import: bool,
     /// Released last.
     pub(super) _lock: DirectoryLock,
 }
@@ -230,7 +232,7 @@ impl TreeStore {
 
     /// Calls `call` with a client that no other thread uses now.
     #[inline]
-    fn with_client<R>(
+    pub(super) fn with_client<R>(
         &self,
         call: impl FnOnce(&mut Client) -> mangrove_durable::Result<R>,
     ) -> mangrove_durable::Result<R> {

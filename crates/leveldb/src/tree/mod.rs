@@ -1,6 +1,7 @@
 //! The ordered tree of the default engine.
 
 mod check;
+pub(super) mod compaction;
 pub(super) mod load;
 pub(super) mod node;
 mod structure;

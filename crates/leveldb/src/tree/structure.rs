@@ -112,7 +112,13 @@ impl<M: TreeMemory> RecordTree<M> {
     /// # Safety
     /// A live leaf that is not full; a live record, of this key, which belongs there.
     #[inline]
-    unsafe fn fill_slot(&mut self, leaf: *mut LeafNode, at: usize, key: &[u8], record: *mut RecordVersion) {
+    pub(super) unsafe fn fill_slot(
+        &mut self,
+        leaf: *mut LeafNode,
+        at: usize,
+        key: &[u8],
+        record: *mut RecordVersion,
+    ) {
         // SAFETY: the caller's promise; the permutation names each slot once.
         unsafe {
             if let Some(skip) = (*leaf).skip_with(&self.order, key) {
@@ -244,7 +250,7 @@ impl<M: TreeMemory> RecordTree<M> {
 
     /// # Safety
     /// A live inner node that is not full, and a position in it.
-    unsafe fn open_gap(&mut self, inner: *mut InnerNode, at: usize, mut child: ChildEntry) {
+    pub(super) unsafe fn open_gap(&mut self, inner: *mut InnerNode, at: usize, mut child: ChildEntry) {
         // SAFETY: the caller's promise; the child's separator is live.
         unsafe {
             let key = (*child.separator).key();
@@ -297,7 +303,7 @@ impl<M: TreeMemory> RecordTree<M> {
     ///
     /// # Safety
     /// A path of live nodes; the child has been freed.
-    unsafe fn remove_child(&mut self, path: &NodePath) {
+    pub(super) unsafe fn remove_child(&mut self, path: &NodePath) {
         let root = self.root;
         // SAFETY: the caller's promise.
         unsafe {

@@ -85,6 +85,11 @@ impl Readers {
         self.ascending.get(at).is_some_and(|&number| number < to)
     }
 
+    /// True when a reader may see, and hold, a record of this number.
+    pub(super) fn keep(&self, number: u64) -> bool {
+        self.ascending.last().is_some_and(|&newest| newest >= number)
+    }
+
     /// True when every reader reads at `number` or later.
     pub(super) fn all_from(&self, number: u64) -> bool {
         self.ascending.first().is_none_or(|&oldest| oldest >= number)
@@ -95,6 +100,15 @@ impl Readers {
 pub(super) struct NodePath {
     pub(super) steps: [(*mut InnerNode, usize); HEIGHT_MAX],
     pub(super) len: usize,
+}
+
+impl NodePath {
+    /// The path to another child of the node at `level`.
+    pub(super) fn upto(&self, level: usize, child: usize) -> Self {
+        let mut path = Self { steps: self.steps, len: level + 1 };
+        path.steps[level].1 = child;
+        path
+    }
 }
 
 /// A position in the chain of leaves; valid until the tree is written.

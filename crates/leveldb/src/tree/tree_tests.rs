@@ -3,6 +3,7 @@
 
 use crate::change_list::Change;
 use crate::order::{Direction, KeyOrder};
+use crate::tree::compaction::{DenserMemory, MoveOutcome};
 use crate::tree::load::RightEdge;
 use crate::tree::node::{LEAF_SLOTS, RecordVersion};
 use crate::tree::tree::{Readers, RecordTree, Refusal, TreeMemory, WalkStart};
@@ -107,6 +108,59 @@ impl Watched {
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
+/// Some blocks, which the number chooses, should move.
+struct Sparse<'a>(&'a Watched, u64);
+
+impl DenserMemory for Sparse<'_> {
+    fn is_sparse(&self, block: *const u8) -> bool {
+        (block as u64 ^ self.1).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 62 != 0
+    }
+
+    fn alloc(&mut self, block: *const u8) -> *mut u8 {
+        if !self.is_sparse(block) {
+            return std::ptr::null_mut();
+        }
+        let bytes = self.0.0.borrow().blocks[&(block as usize)].bytes;
+        self.0.alloc(bytes, 32)
+    }
+}
+
+/// Some steps of a compaction.
+fn compact(
+    tree: &mut RecordTree<Watched>,
+    memory: &Watched,
+    readers: &Readers,
+    random: &mut Random,
+    span: usize,
+) {
+    let mut from = (random.below(2) == 0).then(|| random.key(span));
+    for _ in 0..random.below(4) {
+        from = tree.merge_nodes(from.as_deref());
+        memory.verify();
+        memory.is_all_of(tree);
+    }
+    memory.0.borrow_mut().left = (random.below(3) == 0).then(|| random.below(40));
+    let mut sparse = Sparse(memory, random.0);
+    for _ in 0..random.below(4) {
+        let MoveOutcome { next, kept } =
+            tree.move_blocks(from.as_deref(), readers, &mut sparse, random.below(2) == 0);
+        assert!(!kept || next.is_some());
+        from = next;
+        memory.verify();
+        memory.is_all_of(tree);
+    }
+    memory.0.borrow_mut().left = None;
+    assert_eq!(tree.check(), Vec::<String>::new());
+}
+
+/// The records that a reader at `number` may hold.
+fn held(tree: &RecordTree<Watched>, number: u64) -> Vec<usize> {
+    let mut page = Vec::new();
+    let mut place = tree.place(WalkStart::End, Direction::Forward);
+    tree.collect(&mut place, Direction::Forward, number, usize::MAX, &mut page);
+    page.into_iter().map(|record| record as usize).collect()
+}
+
 struct Random(u64);
 
 impl Random {
@@ -209,7 +263,17 @@ fn run(seed: u64, steps: usize, span: usize) {
     let empty = memory.blocks();
     let mut model = Model::new();
     let mut pins = BTreeMap::<u64, Model>::new();
+    let mut moved = 0;
     for step in 0..steps {
+        if random.below(4) == 0 {
+            let holds: Vec<_> = pins.keys().map(|number| (*number, held(&tree, *number))).collect();
+            let before = held(&tree, u64::MAX);
+            compact(&mut tree, &memory, &readers(&pins), &mut random, span);
+            moved += before.iter().zip(held(&tree, u64::MAX)).filter(|(a, b)| **a != *b).count();
+            for (number, records) in holds {
+                assert_eq!(held(&tree, number), records, "a record moved that a reader holds");
+            }
+        }
         let count = [1, 1, 1, 3, 40][random.below(5)];
         let deletes = [1, 3, 9][step / 200 % 3];
         let changes: Vec<(Vec<u8>, Option<Vec<u8>>)> = (0..count)
@@ -269,6 +333,7 @@ fn run(seed: u64, steps: usize, span: usize) {
             assert_eq!(tree.check(), Vec::<String>::new());
         }
     }
+    assert!(moved > 100, "only {moved} records moved");
     // Without readers only the records remain; without records only the first leaf.
     tree.sweep(&Readers::default(), usize::MAX);
     assert!(!tree.has_leftovers());
