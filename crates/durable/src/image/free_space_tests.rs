@@ -129,6 +129,45 @@ fn what_was_freed_gives_its_space_back_and_is_used_again() {
     }
 }
 
+/// Pages that no block ever had: their space goes and comes again, and they are zero all the time.
+#[test]
+fn space_that_was_reserved_ahead_comes_back_and_is_zero() {
+    const PAGE: usize = 4096;
+    const LEN: usize = 6 << 20;
+    let _one = ONE.lock();
+    for start in [Start::Read, Start::CopyOnWrite] {
+        let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
+        let (path, options) = (folder.path().join("state"), file_options(start));
+        let mut writes = WriteSet::new(32).unwrap();
+        Box::new(filled(&path, &options, &mut writes)).close().unwrap();
+        let (state, _) = State::open(&path, &options).unwrap();
+        let table = root(&state);
+        let full = image_blocks(&path);
+        assert!(
+            state.release_free_pages().unwrap() > 0,
+            "nothing is freed, and more is reserved than is used"
+        );
+        state.checkpoint().unwrap();
+        assert!(image_blocks(&path) < full);
+        let mut block = 0;
+        command(&state, &mut writes, |wrote| {
+            // SAFETY: in a command.
+            block = unsafe { crate::alloc::split_allocation::mangrove_arena_alloc_zeroed(LEN, 16) } as usize;
+            assert!((block..block + LEN).step_by(8).all(|at| get(at) == 0));
+            (block..block + LEN).step_by(3 * PAGE).for_each(|at| put(at, at as u64, wrote));
+        });
+        state.checkpoint().unwrap();
+        // A crash.
+        drop(state);
+        let (state, _) = State::open(&path, &options).unwrap();
+        assert_eq!(root(&state), table);
+        let expected = |at: usize| if (at - block).is_multiple_of(3 * PAGE) { at as u64 } else { 0 };
+        assert!((block..block + LEN).step_by(8).all(|at| get(at) == expected(at)));
+        assert_eq!(state.check(), Vec::<String>::new());
+        Box::new(state).close().unwrap();
+    }
+}
+
 /// By interval, a crash takes the batch and what was given back after it, or neither.
 #[test]
 fn a_batch_that_a_crash_undoes_still_has_what_it_freed() {
