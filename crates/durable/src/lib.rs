@@ -38,5 +38,5 @@ pub use alloc::thread_keys as keys;
 pub mod lab {
     pub use crate::crash_hooks::*;
     pub use crate::runtime::fake::{FakeBacking, fake_runtime};
-    pub use crate::silence::set_silencer;
+    pub use crate::silence::{set_silencer, set_step_silencer};
 }

@@ -1,5 +1,5 @@
-//! Reports that the crash simulator can silence: those of the arena, of the variables and of the header, one call
-//! site at a time. Without a silencer every report passes.
+//! What the crash simulator can leave out, one call site at a time: reports of the arena, of the variables and of the
+//! header, and steps of giving pages back. Without a silencer every report passes, and no step is left out.
 
 use mangrove_arena::Writes;
 use parking_lot::RwLock;
@@ -12,6 +12,7 @@ type Silencer = Arc<dyn Fn(Site) -> bool + Send + Sync>;
 
 static ON: AtomicBool = AtomicBool::new(false);
 static SILENCER: RwLock<Option<Silencer>> = RwLock::new(None);
+static STEP_SILENCER: RwLock<Option<Silencer>> = RwLock::new(None);
 
 /// From now on asks `silencer` at each call site that reports a write to the state; if it returns true, the report
 /// is left out. Reports of the arena are asked about only in `alloc`, `resize`, `free` and `system_call` of
@@ -19,6 +20,19 @@ static SILENCER: RwLock<Option<Silencer>> = RwLock::new(None);
 pub fn set_silencer(silencer: Option<Silencer>) {
     ON.store(silencer.is_some(), Ordering::Relaxed);
     *SILENCER.write() = silencer;
+}
+
+/// From now on asks `silencer` at each call site of a step that orders what is given back and used again; if it returns
+/// true, the step is left out.
+pub fn set_step_silencer(silencer: Option<Silencer>) {
+    *STEP_SILENCER.write() = silencer;
+}
+
+/// Whether the step at the caller is left out. Not for paths that are often taken.
+#[track_caller]
+pub(crate) fn is_left_out() -> bool {
+    let site = Location::caller();
+    STEP_SILENCER.read().as_ref().is_some_and(|silencer| silencer(site))
 }
 
 #[inline]

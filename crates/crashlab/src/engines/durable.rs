@@ -98,8 +98,8 @@ impl<const OTHER: bool> DurableSubject<OTHER> {
         batch(client, commands, self.runtime.roots(), self.by_hand)
     }
 
-    /// Runs commands into a batch of this thread, and commits it.
-    fn fill(&self, commands: &[workload::DurableCommand]) -> Result<Ticket, String> {
+    /// Runs commands into a batch of this thread.
+    fn fill_open(&self, commands: &[workload::DurableCommand]) -> Result<(), String> {
         for command in commands {
             let mut call = Call::new(command, self.runtime.roots(), self.by_hand);
             // SAFETY: a call on this runtime's state.
@@ -108,6 +108,12 @@ impl<const OTHER: bool> DurableSubject<OTHER> {
             // Frees what the command leaves to its caller, between two calls.
             call.finish()?;
         }
+        Ok(())
+    }
+
+    /// Runs commands into a batch of this thread, and commits it.
+    fn fill(&self, commands: &[workload::DurableCommand]) -> Result<Ticket, String> {
+        self.fill_open(commands)?;
         self.runtime.batch_commit().map_err(|e| format!("commit of a batch: {e}"))
     }
 
@@ -213,6 +219,14 @@ impl<const OTHER: bool> Subject for DurableSubject<OTHER> {
                 self.runtime.compact().map_err(words)?;
                 Ok(Promised::All)
             }
+            DurableOp::FilledCompact(commands) => {
+                self.fill_open(commands)?;
+                // A fault lets it release pages that only this batch has freed.
+                let _ = self.runtime.compact();
+                let ticket = self.runtime.batch_commit().map_err(|e| format!("commit of a batch: {e}"))?;
+                self.runtime.batch_wait(ticket).map_err(words)?;
+                Ok(self.promised())
+            }
             DurableOp::During(outer, at, inner) => {
                 let mut other = self.runtime.client().map_err(words)?;
                 let (roots, by_hand, run) = (Roots(self.runtime.roots()), self.by_hand, self.run);
@@ -245,7 +259,7 @@ impl<const OTHER: bool> Subject for DurableSubject<OTHER> {
         let state = Arc::make_mut(&mut model.0);
         match op {
             DurableOp::Batch(commands, _) => commands.iter().for_each(|command| state.run(command)),
-            DurableOp::Filled(commands, _) => state.run_filled(commands),
+            DurableOp::Filled(commands, _) | DurableOp::FilledCompact(commands) => state.run_filled(commands),
             DurableOp::During(outer, _, inner) => {
                 state.run(outer);
                 if let DurableInner::Command(command) = inner {

@@ -79,6 +79,8 @@ pub enum DurableOp {
     Checkpoint,
     /// Gives back what holds nothing in use.
     Compact,
+    /// As `Filled`, and asks for that before the batch is committed: it is refused.
+    FilledCompact(Vec<DurableCommand>),
     /// A command, and at its n-th step on the medium another client does something.
     During(DurableCommand, u32, DurableInner),
 }
@@ -270,6 +272,9 @@ fn given_back(rng: &mut Rng) -> Vec<DurableOp> {
         ops.push(DurableOp::Batch(commands, rng.one_in(2)));
         match rng.below(5) {
             0 | 1 => ops.push(DurableOp::Compact),
+            2 if rng.one_in(2) => {
+                ops.push(DurableOp::FilledCompact(vec![command(rng, 3, coming_and_going)]));
+            }
             2 => ops.push([DurableOp::Checkpoint, DurableOp::Sync][rng.below(2) as usize].clone()),
             _ => {}
         }

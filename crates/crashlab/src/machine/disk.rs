@@ -4,18 +4,21 @@
 //! 1. Files and directories hold what a process sees; the record tells what a crash may take away.
 //! 2. A late write (an injected fault) is visible at once, but its record comes after the next call that makes
 //!    something durable.
+//! 3. The disk is full: a page whose space was given back takes no write before space is allocated for it.
 
 use crate::machine::site::{SiteKind, Sites};
 use crate::machine::trace::Mark;
 use crate::rng::mix;
 use mangrove_pool::{FileMap, LockKind, OpenHow, PathKind, Site, Storage, StorageFile};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+const PAGE_BYTES: u64 = 4096;
 
 /// What a name in a directory stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -117,6 +120,13 @@ struct DiskState {
     late: Vec<DiskEvent>,
     /// Files of the operating system with the same contents, for simulated files that the pool maps.
     mapped: BTreeMap<u64, Arc<File>>,
+    /// Pages of files whose space this process gave back and did not allocate again.
+    holes: BTreeSet<(u64, u64)>,
+}
+
+/// The pages of a part of a file, for `DiskState::holes`.
+fn pages_of(file: u64, offset: u64, len: u64) -> std::ops::Range<(u64, u64)> {
+    (file, offset / PAGE_BYTES)..(file, (offset + len).div_ceil(PAGE_BYTES))
 }
 
 impl DiskState {
@@ -286,9 +296,12 @@ struct DiskFile {
 }
 
 impl DiskFile {
-    fn write(&self, offset: u64, bytes: &[u8], late: bool) {
+    fn write(&self, offset: u64, bytes: &[u8], late: bool) -> io::Result<()> {
         let mut state = self.disk.lock();
         let state = &mut *state;
+        if state.holes.range(pages_of(self.file, offset, bytes.len() as u64)).next().is_some() {
+            return Err(io::Error::from_raw_os_error(libc::ENOSPC));
+        }
         let end = offset + bytes.len() as u64;
         let data = state.tree.files.entry(self.file).or_default();
         let grown = end > data.len() as u64;
@@ -311,6 +324,7 @@ impl DiskFile {
         } else {
             state.record.events.append(&mut events);
         }
+        Ok(())
     }
 }
 
@@ -330,12 +344,11 @@ impl StorageFile for DiskFile {
 
     fn write_at(&self, offset: u64, bytes: &[u8], site: Site) -> io::Result<()> {
         let late = self.disk.sites.suppressed(SiteKind::LateWrite, site);
-        self.write(offset, bytes, late);
-        Ok(())
+        self.write(offset, bytes, late)
     }
 
     fn write_durable(&self, offset: u64, bytes: &[u8], site: Site) -> io::Result<()> {
-        self.write(offset, bytes, false);
+        self.write(offset, bytes, false)?;
         if !self.disk.sites.suppressed(SiteKind::DurableWrite, site) {
             let durable = DiskEvent::Durable { file: self.file, offset, len: bytes.len() as u64 };
             self.disk.lock().push(durable);
@@ -353,6 +366,8 @@ impl StorageFile for DiskFile {
     fn allocate(&self, offset: u64, len: u64, _site: Site) -> io::Result<()> {
         let mut state = self.disk.lock();
         let end = offset + len;
+        let part = pages_of(self.file, offset, len);
+        state.holes.retain(|page| !part.contains(page));
         let data = state.tree.files.entry(self.file).or_default();
         if end > data.len() as u64 {
             data.resize(end as usize, 0);
@@ -361,6 +376,15 @@ impl StorageFile for DiskFile {
             }
             state.push(DiskEvent::Length { file: self.file, len: end });
         }
+        Ok(())
+    }
+
+    fn punch(&self, offset: u64, len: u64, site: Site) -> io::Result<()> {
+        let part = pages_of(self.file, offset, len);
+        // A hole may be made once more.
+        self.disk.lock().holes.retain(|page| !part.contains(page));
+        self.write_at(offset, &vec![0; len as usize], site)?;
+        self.disk.lock().holes.extend((part.start.1..part.end.1).map(|page| (self.file, page)));
         Ok(())
     }
 

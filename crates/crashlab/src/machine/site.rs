@@ -24,7 +24,8 @@ pub enum SiteKind {
     GiveBack,
     /// Reports that a command, or the runtime itself, wrote part of a durable application's state.
     Report,
-    /// A step of a commit protocol that is neither a flush nor a fence: a wait for other commits.
+    /// A step that is neither a flush nor a fence: a wait for other commits, or for the open batch before pages are
+    /// given back; space that is asked for again.
     Step,
 }
 

@@ -92,7 +92,8 @@ impl EngineKind {
     fn domains(self, own: bool) -> &'static [CrashDomain] {
         match self {
             Self::Map | Self::Shadow | Self::Txn => &[CrashDomain::Adr, CrashDomain::File],
-            Self::Durable if own => domains_of(SiteKind::Report),
+            // Reports, and the steps of giving pages back, which only disks take.
+            Self::Durable if own => &[CrashDomain::Eadr, CrashDomain::File],
             Self::Durable => &CrashDomain::ALL,
         }
     }
@@ -420,15 +421,17 @@ fn file_machine<S: Subject>(interval: bool) -> FileWorld {
     })
 }
 
-/// While it lives, the runtime's reports and the steps of transactions are noted, and suppressed where a fault is
-/// injected.
+/// While it lives, the runtime's reports and steps and the steps of transactions are noted, and suppressed where a
+/// fault is injected.
 pub(crate) struct Silencer;
 
 impl Silencer {
     pub(crate) fn set(sites: &Arc<Sites>) -> Self {
         let sites = Arc::clone(sites);
         let steps = Arc::clone(&sites);
+        let durable_steps = Arc::clone(&sites);
         lab::set_silencer(Some(Arc::new(move |site| sites.suppressed(SiteKind::Report, site))));
+        lab::set_step_silencer(Some(Arc::new(move |site| durable_steps.suppressed(SiteKind::Step, site))));
         mangrove_txn::lab::set_silencer(Some(Arc::new(move |site| steps.suppressed(SiteKind::Step, site))));
         Self
     }
@@ -437,6 +440,7 @@ impl Silencer {
 impl Drop for Silencer {
     fn drop(&mut self) {
         lab::set_silencer(None);
+        lab::set_step_silencer(None);
         mangrove_txn::lab::set_silencer(None);
     }
 }

@@ -26,7 +26,7 @@ use crate::image::modules::{Gone, Modules, system_library_that_points_into};
 use crate::image::pointers::{points_nowhere, points_there};
 use crate::image::variables::Globals;
 use crate::runtime::backing::{Backing, Entered};
-use crate::silence::{SilencedWrites, is_silent};
+use crate::silence::{SilencedWrites, is_left_out, is_silent};
 use crate::stat::{ImageStat, StateCounts};
 use crate::{Error, Result};
 use mangrove_arena::{ArenaSpace, ArenaStat, ArenaView, Heap, Writes};
@@ -153,6 +153,9 @@ impl ArenaSpace for ShadowSpace {
         split_allocation::outside(|| self.0.grow(len).map_err(|e| io::Error::other(e.to_string())))
     }
     fn provide(&mut self, offset: u64, len: u64) -> io::Result<()> {
+        if is_left_out() {
+            return Ok(());
+        }
         let provide = || self.0.provide(offset..offset + len);
         split_allocation::outside(|| provide().map_err(|e| io::Error::other(e.to_string())))
     }

@@ -9,6 +9,7 @@ use crate::runtime::combiner::Combiner;
 use crate::runtime::notifier::Notifier;
 use crate::runtime::open_batch::{OpenBatch, another_thread, commit_first, forked, nothing_open};
 use crate::runtime::slots::ClientSlot;
+use crate::silence::is_left_out;
 use crate::stat::Stat;
 use crate::{Error, Options, Result};
 use mangrove_arena::ArenaStat;
@@ -429,12 +430,18 @@ impl Runtime {
     /// The medium failed, now or before; `Nested` inside a command; `Batch` while this thread has a batch open.
     pub fn compact(&self) -> Result<u64> {
         outside_commands()?;
-        self.may_wait_for_batches()?;
-        if self.combiner.reads_here() {
-            return Err(Error::Nested);
-        }
         let mut given = Ok(0);
-        self.combiner.exclusive(|| given = self.executor.backing().release_free_pages());
+        let mut release = || given = self.executor.backing().release_free_pages();
+        // Durable-order: what freed the pages is committed before they are released (`image/free_space.rs`).
+        if is_left_out() {
+            release();
+        } else {
+            self.may_wait_for_batches()?;
+            if self.combiner.reads_here() {
+                return Err(Error::Nested);
+            }
+            self.combiner.exclusive(release);
+        }
         let bytes = given.map_err(|error| self.executor.fail(error))?;
         self.checkpoint()?;
         Ok(bytes)
