@@ -14,6 +14,10 @@ use crate::heap::Heap;
 use crate::space::{Writes, certain};
 use std::sync::atomic::Ordering;
 
+/// A class stays as it is if less than this share of its slabs would become free: an owner looks at all of its blocks
+/// to find those that are to move.
+const GAIN_SHARE: u64 = 32;
+
 /// Free blocks of a slab and its first page. Of two slabs the lesser one is to be filled, and the greater one to be
 /// emptied.
 type Fill = (u32, u64);
@@ -78,7 +82,8 @@ impl SlabSurvey {
                 .filter(|(free, _)| is_worth_moving(*free, shape.slots))
                 .map(|(free, _)| u64::from(shape.slots - free))
                 .sum();
-            if sparse == 0 {
+            let gain = (others.len() - kept) as u64;
+            if sparse == 0 || gain * GAIN_SHARE < full + others.len() as u64 {
                 continue;
             }
             plan.blocks += sparse;

@@ -231,6 +231,26 @@ fn dense_slabs_stay() {
 }
 
 #[test]
+fn a_few_sparse_slabs_among_many_stay() {
+    let mut world = World::new(6);
+    world.fill(40_000);
+    assert_eq!(world.plan().blocks(), 0);
+    let neighbours: Vec<_> =
+        world.blocks.iter().filter(|(_, block)| block.0 == 640).map(|(at, _)| *at).collect();
+    for (n, at) in neighbours.into_iter().take(1_000).enumerate() {
+        // Of two slabs in 84, and then of ten.
+        if n == 190 {
+            assert_eq!(world.plan().blocks(), 0);
+        }
+        if n % 10 > 0 {
+            world.heap.free(&mut Ignored, at).unwrap();
+            world.blocks.remove(&at);
+        }
+    }
+    assert!(world.plan().blocks() > 50);
+}
+
+#[test]
 fn a_plan_older_than_the_arena_breaks_nothing() {
     let mut moved = 0;
     for seed in 0..20 {
