@@ -168,6 +168,35 @@ fn a_writer_that_lags_is_waited_for() {
     pool.close().unwrap();
 }
 
+/// Otherwise each page that is stored to makes the thread that loads wait until the kernel has cleared one.
+#[test]
+fn memory_behind_what_is_marked_is_there_before_it_is_needed() {
+    const MIB: usize = 1 << 20;
+    let folder = folder();
+    let pool = loading().open(folder.path().join("p")).unwrap();
+    let region = pool.region();
+    region.grow(128 << 20).unwrap();
+    region.write(0, &vec![1; 20 * MIB]);
+    region.flush(0, 20 * MIB);
+    let is_resident = |at: usize| {
+        let mut resident = 0u8;
+        // SAFETY: a page of the region, and a byte for the answer.
+        unsafe {
+            assert_eq!(libc::mincore(region.base().add(at).cast(), PAGE, &raw mut resident), 0);
+        }
+        resident & 1 == 1
+    };
+    // Two pieces, of one thread each.
+    let mut tries = 0;
+    while !(is_resident(22 * MIB) && is_resident(24 * MIB)) {
+        std::thread::sleep(Duration::from_millis(10));
+        tries += 1;
+        assert!(tries < 6000, "it never comes");
+    }
+    assert!(!is_resident(48 * MIB), "much more than will soon be needed came");
+    pool.close().unwrap();
+}
+
 #[test]
 fn before_the_end_there_is_no_pool_and_after_it_no_load() {
     let folder = folder();

@@ -32,11 +32,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 
-/// Pages that are marked between two turns of the background threads: 8 MiB. What the last two turns leave is written
+/// Pages that are marked between two turns of the background threads: 4 MiB. What the last two turns leave is written
 /// when the load ends, and nothing else happens meanwhile.
-const TURN_PAGES: u64 = 2048;
+const TURN_PAGES: u64 = 1024;
 /// Pages that are marked since a background thread began a turn, from which on the caller of `page_out` waits for it:
-/// 32 MiB.
+/// 16 MiB.
 const LAG_PAGES: u64 = 4 * TURN_PAGES;
 /// Memory is given back in whole pieces of so many pages: as many as a huge page has.
 const PIECE_PAGES: u64 = 512;
@@ -46,6 +46,9 @@ const RUN_PAGES_MAX: u64 = 256;
 const BLOCK_WORDS: u64 = RUN_PAGES_MAX / WORD_PAGES;
 /// Turns that a block waits for all of its pages to rest; then those that do are written.
 const WAITS_MAX: u8 = 8;
+/// Pieces behind the last marked page that the threads have in memory before anything is stored there: the thread that
+/// loads would wait while the kernel clears each page. 8 MiB: two turns.
+const PIECES_AHEAD: u64 = 4;
 /// A smaller region is written by the thread that ends the load alone.
 const FAN_OUT_BYTES_MIN: u64 = 16 << 20;
 /// Fewer pages than these go through the page cache: the medium takes as long for one page as for many.
@@ -99,6 +102,8 @@ struct Lane {
     waits: Vec<u8>,
     /// For each piece of [`PIECE_PAGES`] pages: some were written since its memory was given back.
     in_memory: Vec<bool>,
+    /// The piece behind the last one that was brought into memory ahead.
+    ahead: u64,
     /// Pages that wait to be written.
     run: PageRun,
     /// Where a page lies while its checksum is computed.
@@ -127,7 +132,7 @@ pub(crate) fn open_bulk(
     let lane = |number| {
         let (aged, waits, in_memory) = (Vec::new(), Vec::new(), Vec::new());
         let page = Box::new([0; PAGE_BYTES]);
-        Mutex::new(Lane { number, aged, waits, in_memory, run: PageRun::default(), page })
+        Mutex::new(Lane { number, aged, waits, in_memory, ahead: 0, run: PageRun::default(), page })
     };
     Ok(Arc::new(BulkMedium {
         memory,
@@ -196,10 +201,27 @@ impl BulkMedium {
             }
             // Relaxed: a page that is marked meanwhile waits for this turn or the next.
             self.turns_at[lane].store(self.marked.load(Ordering::Relaxed), Ordering::Relaxed);
-            if let Err(e) = self.write_marked(&mut self.lanes[lane].lock(), false) {
+            let mut lane = self.lanes[lane].lock();
+            self.bring_in_ahead(&mut lane);
+            if let Err(e) = self.write_marked(&mut lane, false) {
                 self.poison(e);
             }
         }
+    }
+
+    /// Brings the lane's pieces behind the last marked page into memory. Nothing depends on it.
+    fn bring_in_ahead(&self, lane: &mut Lane) {
+        let grown = self.grown();
+        let first = lane.ahead * PIECE_PAGES / WORD_PAGES;
+        let words = first..grown / (PAGE_BYTES as u64 * WORD_PAGES);
+        // What is behind has been looked at, and been stored to or brought in.
+        let last = words.rev().find(|word| self.marks.get(*word) != 0);
+        let Some(behind) = last.map(|word| word * WORD_PAGES / PIECE_PAGES + 1) else { return };
+        let end = (behind + PIECES_AHEAD).min(grown / PIECE_BYTES);
+        for piece in (behind.max(lane.ahead)..end).filter(|piece| *piece as usize % LANES == lane.number) {
+            let _ = self.memory.populate((piece * PIECE_BYTES) as usize, PIECE_BYTES as usize);
+        }
+        lane.ahead = lane.ahead.max(end);
     }
 
     /// Pages that were marked since the lane's last turn began.
