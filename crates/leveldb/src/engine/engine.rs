@@ -57,6 +57,10 @@ pub(crate) trait StorageEngine: Send + Sync {
     fn view(&self) -> Result<Arc<dyn ReadView>>;
     /// Makes everything so far durable, frees versions that no reader needs, and brings the files up to date.
     fn compact(&self) -> Result<()>;
+    /// Ends an import: everything is durable then. Gives nothing back, because that would read what has been written.
+    fn end_load(&self) -> Result<()> {
+        self.compact()
+    }
     /// Gives memory back that an import does not need any more.
     fn page_out_loaded(&self) -> Result<()> {
         Ok(())

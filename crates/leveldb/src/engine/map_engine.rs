@@ -151,6 +151,11 @@ impl StorageEngine for MapEngine {
         Ok(())
     }
 
+    fn end_load(&self) -> Result<()> {
+        self.0.map.checkpoint()?;
+        Ok(())
+    }
+
     fn check(&self) -> Result<Vec<String>> {
         Ok(self.0.map.check()?.problems)
     }

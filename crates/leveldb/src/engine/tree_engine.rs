@@ -183,6 +183,11 @@ impl StorageEngine for TreeEngine {
         Ok(self.0.runtime().compact().map(drop)?)
     }
 
+    fn end_load(&self) -> Result<()> {
+        self.0.sweep()?;
+        Ok(self.0.runtime().checkpoint()?)
+    }
+
     fn page_out_loaded(&self) -> Result<()> {
         Ok(self.0.runtime().page_out_loaded()?)
     }

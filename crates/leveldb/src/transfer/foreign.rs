@@ -86,6 +86,7 @@ functions! {
     leveldb_iter_destroy(Handle);
     leveldb_iter_valid(Handle) -> u8;
     leveldb_iter_seek_to_first(Handle);
+    leveldb_iter_seek(Handle, *const c_char, usize);
     leveldb_iter_next(Handle);
     leveldb_iter_key(Handle, *mut usize) -> *const c_char;
     leveldb_iter_value(Handle, *mut usize) -> *const c_char;
@@ -94,7 +95,59 @@ functions! {
 }
 
 /// LevelDB's library. It stays loaded until the process ends, because its background thread does.
-pub(super) struct ForeignLibrary(Functions);
+pub(super) struct ForeignLibrary(Functions, Decompress);
+
+/// Functions of Snappy's C interface, in the library that LevelDB's has loaded. A LevelDB that was linked with Snappy
+/// inside, or without, has none.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Decompress {
+    snappy: Option<(SnappyLen, SnappyInto)>,
+    /// A test has shorter blocks unknown.
+    #[cfg(test)]
+    len_min: usize,
+}
+
+type SnappyLen = unsafe extern "C" fn(*const c_char, usize, *mut usize) -> c_int;
+type SnappyInto = unsafe extern "C" fn(*const c_char, usize, *mut c_char, *mut usize) -> c_int;
+
+impl Decompress {
+    /// # Safety
+    /// As [`lookup`].
+    unsafe fn of(library: Handle) -> Self {
+        // SAFETY: the caller's promise.
+        let functions = unsafe {
+            (lookup(library, "snappy_uncompressed_length\0"), lookup(library, "snappy_uncompress\0"))
+        };
+        let snappy = functions.0.ok().zip(functions.1.ok());
+        Self {
+            snappy,
+            #[cfg(test)]
+            len_min: 0,
+        }
+    }
+
+    /// The length of what was compressed to these bytes, which may be anything. `None`: not known.
+    pub(super) fn len_of(&self, bytes: &[u8]) -> Option<usize> {
+        let mut len = 0;
+        // SAFETY: readable bytes; Snappy believes none of them.
+        let failed = unsafe { self.snappy?.0(bytes.as_ptr().cast(), bytes.len(), &raw mut len) };
+        #[cfg(test)]
+        if len < self.len_min {
+            return None;
+        }
+        (failed == 0).then_some(len)
+    }
+
+    /// Decompresses to exactly `to`. `None`: damaged, or not known.
+    pub(super) fn into(&self, bytes: &[u8], to: &mut [u8]) -> Option<()> {
+        let mut len = to.len();
+        // SAFETY: readable bytes; Snappy believes none of them, and writes at most `len`.
+        let failed = unsafe {
+            self.snappy?.1(bytes.as_ptr().cast(), bytes.len(), to.as_mut_ptr().cast(), &raw mut len)
+        };
+        (failed == 0 && len == to.len()).then_some(())
+    }
+}
 
 impl ForeignLibrary {
     /// Loads the library in that file, or the one that the dynamic linker finds.
@@ -142,11 +195,23 @@ impl ForeignLibrary {
         })?;
         // SAFETY: takes nothing.
         match unsafe { (functions.leveldb_major_version)() } {
-            MAJOR => Ok(Self(functions)),
+            // SAFETY: a loaded library, which stays, and so do those that it has loaded.
+            MAJOR => Ok(Self(functions, unsafe { Decompress::of(library) })),
             other => Err(TransferError::refused(format!(
                 "{shown} is LevelDB {other}, and only LevelDB {MAJOR} is known"
             ))),
         }
+    }
+
+    /// What LevelDB decompresses with, as far as it can be called.
+    pub(super) fn decompress(&self) -> &Decompress {
+        &self.1
+    }
+
+    /// As if compressed blocks that become shorter could not be read.
+    #[cfg(test)]
+    pub(super) fn forget_blocks_below(&mut self, len_min: usize) {
+        self.1.len_min = len_min;
     }
 
     /// Takes an error string: success is none.
@@ -269,6 +334,16 @@ impl ForeignCursor<'_> {
             let value = (functions.leveldb_iter_value)(self.iterator, &raw mut len).cast::<u8>();
             Ok(Some((key, std::slice::from_raw_parts(value, len))))
         }
+    }
+
+    /// Goes to the first record behind all up to `key`.
+    pub(super) fn go_behind(&mut self, key: &[u8]) -> std::result::Result<(), String> {
+        // SAFETY: a live iterator, readable bytes.
+        unsafe { (self.library.0.leveldb_iter_seek)(self.iterator, key.as_ptr().cast(), key.len()) };
+        if self.record()?.is_some_and(|(there, _)| there == key) {
+            self.next();
+        }
+        Ok(())
     }
 
     /// Goes to the next record. The cursor stands on one.

@@ -1,7 +1,8 @@
-//! What a LevelDB database's newest MANIFEST says of the comparator and of file numbers. Its form is in LevelDB's
+//! What a LevelDB database's newest MANIFEST says of the comparator and of its files. Its form is in LevelDB's
 //! documentation (doc/log_format.md, doc/impl.md): a log of edits in blocks of 32 KiB.
 
 use super::outcome::{Result, TransferError};
+use std::collections::BTreeMap;
 use std::path::Path;
 
 const BLOCK_BYTES: usize = 32 << 10;
@@ -19,6 +20,17 @@ pub(super) struct Manifest {
     pub(super) comparator: Vec<u8>,
     /// Every file in use has a smaller number; LevelDB's next files get this one and those that follow.
     pub(super) next_file: u64,
+    /// The files that hold the records, each by its level and number.
+    pub(super) files: BTreeMap<(u64, u64), TableFile>,
+}
+
+/// A file of records.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct TableFile {
+    pub(super) number: u64,
+    pub(super) bytes: u64,
+    /// Its first key, with the number of its change.
+    pub(super) smallest: Vec<u8>,
 }
 
 impl Manifest {
@@ -39,6 +51,7 @@ impl Manifest {
     /// Takes what an edit says: fields, each after a number that tells what it is.
     fn apply(&mut self, mut edit: &[u8]) -> Option<()> {
         let edit = &mut edit;
+        let mut added = Vec::new();
         while !edit.is_empty() {
             match number(edit)? {
                 1 => self.comparator = string(edit)?.to_vec(),
@@ -48,12 +61,21 @@ impl Manifest {
                 // How far a level has been compacted.
                 5 => _ = (number(edit)?, string(edit)?),
                 // A file that is gone.
-                6 => _ = (number(edit)?, number(edit)?),
+                6 => {
+                    let level = number(edit)?;
+                    self.files.remove(&(level, number(edit)?));
+                }
                 // A new file: its level, number and size, its first and its last key.
-                7 => _ = (number(edit)?, number(edit)?, number(edit)?, string(edit)?, string(edit)?),
+                7 => {
+                    let (level, number, bytes) = (number(edit)?, number(edit)?, number(edit)?);
+                    let (smallest, _) = (string(edit)?.to_vec(), string(edit)?);
+                    added.push(((level, number), TableFile { number, bytes, smallest }));
+                }
                 _ => return None,
             }
         }
+        // A file that the same edit says is gone has moved to another level, or comes back.
+        self.files.extend(added);
         Some(())
     }
 }
@@ -88,12 +110,12 @@ fn edits(bytes: &[u8]) -> Option<Vec<Vec<u8>>> {
 }
 
 /// A checksum as LevelDB stores it.
-fn masked(sum: u32) -> u32 {
+pub(super) fn masked(sum: u32) -> u32 {
     sum.rotate_right(15).wrapping_add(0xa282_ead8)
 }
 
 /// A number of 7 bits a byte, the lowest first.
-fn number(bytes: &mut &[u8]) -> Option<u64> {
+pub(super) fn number(bytes: &mut &[u8]) -> Option<u64> {
     let mut value = 0;
     for shift in (0..64).step_by(7) {
         let (&byte, rest) = bytes.split_first()?;
@@ -129,7 +151,9 @@ mod tests {
             [&b"\x01\x05order\x02\x03\x03\x07\x04\x09"[..], b"\x06\x01\x05", b"\x07\x00\x06\x64\x01a\x01z"]
                 .concat();
         let log = [fragment(FULL, &first), fragment(FIRST, b"\x03"), fragment(LAST, b"\xac\x02")].concat();
-        let whole = Manifest { comparator: b"order".to_vec(), next_file: 300 };
+        let file = TableFile { number: 6, bytes: 100, smallest: b"a".to_vec() };
+        let files = BTreeMap::from([((0, 6), file)]);
+        let whole = Manifest { comparator: b"order".to_vec(), next_file: 300, files };
         assert_eq!(Manifest::parse(&log), Some(whole.clone()));
         // The last record is not finished.
         let torn = &log[..log.len() - 1];
@@ -142,5 +166,20 @@ mod tests {
             assert!(read.as_ref().is_none_or(|m| m.next_file == 7 || m.next_file == 0), "{at}: {read:?}");
         }
         assert_eq!(Manifest::parse(b""), None);
+    }
+
+    #[test]
+    fn files_are_those_that_were_added_and_are_not_gone() {
+        let added = |level: u8, number: u8| [7, level, number, 100, 1, b'a', 1, b'z'];
+        let first = [&b"\x01\x05order"[..], &added(0, 5), &added(0, 6)].concat();
+        // 6 moves to the next level: the edit names what is new first.
+        let second = [&added(1, 6)[..], b"\x06\x00\x06", b"\x06\x00\x05", &added(0, 7)].concat();
+        let log = [fragment(FULL, &first), fragment(FULL, &second)].concat();
+        let files: Vec<_> = Manifest::parse(&log).unwrap().files.into_keys().collect();
+        assert_eq!(files, [(0, 7), (1, 6)]);
+        let third = [&added(2, 7)[..], b"\x06\x02\x07"].concat();
+        let log = [fragment(FULL, &first), fragment(FULL, &third)].concat();
+        let files: Vec<_> = Manifest::parse(&log).unwrap().files.into_keys().collect();
+        assert_eq!(files, [(0, 5), (0, 6), (2, 7)]);
     }
 }

@@ -9,6 +9,7 @@ mod outcome;
 mod partial;
 mod room;
 mod source_view;
+mod tables;
 
 pub use export::export;
 pub use import::import;

@@ -52,6 +52,11 @@ impl SourceView {
         Ok(Self { folder, source, bytes, manifest, _lock: lock })
     }
 
+    /// What the newest MANIFEST of the directory of links says, which LevelDB has written when it replayed the log.
+    pub(super) fn manifest_now(&self) -> Result<Manifest> {
+        Manifest::read(&self.folder.join(current(&self.folder)?))
+    }
+
     /// LevelDB maps the files of the records into memory, and leaves them there as long as it has them open. Gives
     /// that memory back; what is read again comes from the files.
     ///
@@ -215,7 +220,7 @@ mod tests {
         let all_as_written = || mapped.iter().enumerate().all(|(at, &byte)| byte == (at / 4096) as u8);
         assert!(all_as_written());
         assert_eq!(resident(&path), len);
-        let manifest = Manifest { comparator: Vec::new(), next_file: 9 };
+        let manifest = Manifest { comparator: Vec::new(), next_file: 9, ..Manifest::default() };
         let view = SourceView { folder: source.clone(), source, bytes: 0, manifest, _lock: None };
         view.give_back_mapped(u64::MAX);
         assert_eq!(resident(&path), len);
