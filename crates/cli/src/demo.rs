@@ -2,7 +2,7 @@
 
 use crate::disk_floor::{self, Floor};
 use crate::exit::{Exit, Usage};
-use crate::map::input::{Format, Input, Next};
+use crate::map::input::{Format, Input, Next, Record};
 use crate::size::{count, human};
 use crate::{interrupt, output, progress};
 use anyhow::{Context, bail};
@@ -152,10 +152,10 @@ fn word_list(given: Option<&Path>) -> anyhow::Result<PathBuf> {
 /// The words, in the order of the file. Word `i` stands on line `i + 1` and gets that number as its value.
 fn read_words(path: &Path) -> anyhow::Result<Vec<Vec<u8>>> {
     let mut input = Input::open(path, Format::Lines)?;
-    let mut words = Vec::new();
+    let (mut words, mut record) = (Vec::new(), Record::default());
     loop {
-        match input.next()? {
-            Next::Record(record) => words.push(record.key),
+        match input.next(&mut record)? {
+            Next::Record => words.push(std::mem::take(&mut record.key)),
             Next::Pause => {}
             Next::End => break,
         }

@@ -82,6 +82,17 @@ fn escape_byte(byte: u8, out: &mut Vec<u8>) {
 /// The bytes that an escaped text stands for.
 pub(crate) fn unescape(text: &[u8]) -> anyhow::Result<Vec<u8>> {
     let mut bytes = Vec::with_capacity(text.len());
+    unescape_to(text, &mut bytes)?;
+    Ok(bytes)
+}
+
+/// Appends the bytes that an escaped text stands for.
+pub(crate) fn unescape_to(text: &[u8], bytes: &mut Vec<u8>) -> anyhow::Result<()> {
+    // Most texts have no escape, and finding none is many times as fast as a look at each byte.
+    if !text.contains(&b'\\') {
+        bytes.extend_from_slice(text);
+        return Ok(());
+    }
     let mut rest = text;
     while let Some((&first, tail)) = rest.split_first() {
         rest = tail;
@@ -103,7 +114,7 @@ pub(crate) fn unescape(text: &[u8]) -> anyhow::Result<Vec<u8>> {
             _ => return Err(bad_escape(text)),
         }
     }
-    Ok(bytes)
+    Ok(())
 }
 
 fn bad_escape(text: &[u8]) -> anyhow::Error {

@@ -40,6 +40,9 @@ fn a_bulk_load_makes_the_same_map_as_an_ordinary_one() {
     yard.fails(&LOAD, 3, "new");
     let json = yard.ok(&["map", "load", "batches", "in.tsv", "--bulk", "--batch", "500", "--json"]);
     assert!(json.contains("\"bulk\": true") && json.contains("\"records_in_map\": 199900"), "{json}");
+    // No put waits for the device: a thread for each processor at most.
+    let processors = std::thread::available_parallelism().expect("processors").get().min(16);
+    assert!(json.contains(&format!("\"threads\": {processors}\n")), "{json}");
     yard.fails(&["map", "load", "x", "in.tsv", "--bulk", "--durability", "sync"], 2, "cannot be used with");
     yard.fails(&["map", "load", "x", "in.tsv", "--bulk", "--report"], 2, "cannot be used with");
 }

@@ -24,7 +24,7 @@ pub(crate) enum Format {
 }
 
 /// One record and the line it stood on (counted from 1).
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Record {
     pub(crate) line: u64,
     pub(crate) key: Vec<u8>,
@@ -33,7 +33,7 @@ pub(crate) struct Record {
 
 /// What reading comes to.
 pub(crate) enum Next {
-    Record(Record),
+    Record,
     /// There is nothing to read now. What was asked of the command meanwhile should be seen to.
     Pause,
     End,
@@ -62,7 +62,17 @@ pub(crate) struct Lines {
     /// Bytes read so far.
     at: u64,
     line: u64,
+    /// The line that was read last, or what has come of one.
     buffer: Vec<u8>,
+    is_whole: bool,
+}
+
+/// What [`Lines::read`] comes to.
+enum Reading {
+    /// The buffer holds a line, without its newline.
+    Line,
+    Pause,
+    End,
 }
 
 impl Lines {
@@ -86,7 +96,7 @@ impl Lines {
         // Standard input may begin anywhere in its file.
         let len = if is_stdin { 0 } else { metadata.len() };
         let reader = BufReader::with_capacity(1 << 16, Source::new(file).with_context(sentence)?);
-        Ok(Self { reader, len, at: 0, line: 0, buffer: Vec::new() })
+        Ok(Self { reader, len, at: 0, line: 0, buffer: Vec::new(), is_whole: false })
     }
 
     /// The number of the line that was read last, counted from 1.
@@ -95,14 +105,26 @@ impl Lines {
     }
 
     pub(crate) fn next(&mut self) -> anyhow::Result<NextLine> {
+        Ok(match self.read()? {
+            Reading::Line => NextLine::Line(std::mem::take(&mut self.buffer)),
+            Reading::Pause => NextLine::Pause,
+            Reading::End => NextLine::End,
+        })
+    }
+
+    /// Reads the next line into the buffer.
+    fn read(&mut self) -> anyhow::Result<Reading> {
+        if std::mem::take(&mut self.is_whole) {
+            self.buffer.clear();
+        }
         // The buffer holds what came of the line before a pause.
         let room = LINE_BYTES_MAX - self.buffer.len() as u64;
         match self.reader.by_ref().take(room).read_until(b'\n', &mut self.buffer) {
-            Err(e) if e.kind() == ErrorKind::WouldBlock => return Ok(NextLine::Pause),
+            Err(e) if e.kind() == ErrorKind::WouldBlock => return Ok(Reading::Pause),
             read => read.with_context(|| format!("cannot read line {}", self.line + 1))?,
         };
         if self.buffer.is_empty() {
-            return Ok(NextLine::End);
+            return Ok(Reading::End);
         }
         let read = self.buffer.len() as u64;
         self.line += 1;
@@ -112,7 +134,8 @@ impl Lines {
         } else if read == LINE_BYTES_MAX {
             return Err(Usage(format!("line {} is longer than any record can be", self.line)).into());
         }
-        Ok(NextLine::Line(std::mem::take(&mut self.buffer)))
+        self.is_whole = true;
+        Ok(Reading::Line)
     }
 }
 
@@ -138,15 +161,15 @@ impl Input {
         self.lines.at
     }
 
-    /// The next record.
-    pub(crate) fn next(&mut self) -> anyhow::Result<Next> {
+    /// Reads the next record into `record`, whose memory is used again.
+    pub(crate) fn next(&mut self, record: &mut Record) -> anyhow::Result<Next> {
         loop {
-            let line = match self.lines.next()? {
-                NextLine::Line(line) => line,
-                NextLine::Pause => return Ok(Next::Pause),
-                NextLine::End => return Ok(Next::End),
-            };
-            let number = self.lines.number();
+            match self.lines.read()? {
+                Reading::Line => {}
+                Reading::Pause => return Ok(Next::Pause),
+                Reading::End => return Ok(Next::End),
+            }
+            let (line, number) = (&self.lines.buffer[..], self.lines.number());
             if number == 1 && line == HEX_HEADER && matches!(self.format, Format::Auto | Format::Hex) {
                 self.format = Format::Hex;
                 continue;
@@ -154,24 +177,29 @@ impl Input {
             if self.format == Format::Auto {
                 self.format = if line.contains(&b'\t') { Format::Tsv } else { Format::Lines };
             }
-            let record = self.parse(number, line).with_context(|| format!("line {number}"))?;
-            return Ok(Next::Record(record));
+            parse(self.format, number, line, record).with_context(|| format!("line {number}"))?;
+            return Ok(Next::Record);
         }
     }
+}
 
-    fn parse(&self, line: u64, text: Vec<u8>) -> anyhow::Result<Record> {
-        if self.format == Format::Lines {
-            return Ok(Record { line, key: text, value: line.to_string().into_bytes() });
-        }
-        let tab = text.iter().position(|&b| b == b'\t').ok_or_else(|| {
-            Usage("no tab between key and value; load keys alone with --format lines".to_owned())
-        })?;
-        let (key, value) = (&text[..tab], &text[tab + 1..]);
-        let (key, value) = if self.format == Format::Hex {
-            (text::from_hex(key)?, text::from_hex(value)?)
-        } else {
-            (text::unescape(key)?, text::unescape(value)?)
-        };
-        Ok(Record { line, key, value })
+fn parse(format: Format, line: u64, text: &[u8], record: &mut Record) -> anyhow::Result<()> {
+    record.line = line;
+    record.key.clear();
+    record.value.clear();
+    if format == Format::Lines {
+        record.key.extend_from_slice(text);
+        record.value.extend_from_slice(line.to_string().as_bytes());
+        return Ok(());
     }
+    let tab = text.iter().position(|&b| b == b'\t').ok_or_else(|| {
+        Usage("no tab between key and value; load keys alone with --format lines".to_owned())
+    })?;
+    let (key, value) = (&text[..tab], &text[tab + 1..]);
+    if format == Format::Hex {
+        (record.key, record.value) = (text::from_hex(key)?, text::from_hex(value)?);
+        return Ok(());
+    }
+    text::unescape_to(key, &mut record.key)?;
+    text::unescape_to(value, &mut record.value)
 }

@@ -44,7 +44,7 @@ pub(crate) struct Args {
     /// How records stand in the file
     #[arg(long, default_value = "auto")]
     format: Format,
-    /// Threads that put; they share the device writes, so more threads load faster
+    /// Threads that put; they share the device writes, so more threads load faster (--bulk: at most one a processor)
     #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: u16,
     /// Records that each thread writes as one atomic batch (fewer before a pause, and at the end)
@@ -65,6 +65,8 @@ pub(crate) struct Args {
 
 /// Records that go to a thread at once, in whole batches.
 const CHUNK_RECORDS: usize = 64;
+/// The same in a bulk load, which acknowledges none before the end.
+const BULK_CHUNK_RECORDS: usize = 1024;
 /// Fewer when they have as many bytes: what waits for a slow disk is in memory.
 const CHUNK_BYTES: usize = 1 << 20;
 /// Bytes of records that may be on their way to the map, over all threads. A chunk that has more goes alone.
@@ -76,6 +78,7 @@ const REPORT_LINES_MAX: usize = 512;
 struct Loader<'a> {
     map: &'a Map,
     batch: usize,
+    chunk_records: usize,
     report: Option<File>,
     acknowledged: AtomicU64,
     stop: AtomicBool,
@@ -133,38 +136,70 @@ impl Drop for Putting<'_> {
     }
 }
 
+/// Records that go to a thread together. They share their memory: it is freed by another thread than the one that took
+/// it, which is slow for each record by itself.
+#[derive(Default)]
+struct Chunk {
+    /// Key and value of each record.
+    bytes: Vec<u8>,
+    records: Vec<RecordAt>,
+}
+
+/// A record of a chunk: its line, and how long key and value are.
+struct RecordAt {
+    line: u64,
+    key: usize,
+    value: usize,
+}
+
+impl Chunk {
+    fn add(&mut self, record: &Record) {
+        self.bytes.extend_from_slice(&record.key);
+        self.bytes.extend_from_slice(&record.value);
+        let (key, value) = (record.key.len(), record.value.len());
+        self.records.push(RecordAt { line: record.line, key, value });
+    }
+
+    /// Bytes that it takes in memory.
+    fn len(&self) -> usize {
+        self.bytes.len() + self.records.len() * size_of::<RecordAt>()
+    }
+}
+
 /// The way to one thread.
 struct Lane {
-    sender: SyncSender<Vec<Record>>,
-    /// Records that were read and not yet handed over, and their bytes.
-    chunk: Vec<Record>,
-    bytes: usize,
+    sender: SyncSender<Chunk>,
+    /// Records that were read and not yet handed over.
+    chunk: Chunk,
 }
 
 impl Lane {
+    fn new(sender: SyncSender<Chunk>) -> Self {
+        Self { sender, chunk: Chunk::default() }
+    }
+
     /// Takes a record; true when it is time to hand over.
-    fn take(&mut self, record: Record, batch: usize) -> bool {
-        self.bytes += bytes_of(&record);
-        self.chunk.push(record);
-        self.chunk.len().is_multiple_of(batch)
-            && (self.chunk.len() >= CHUNK_RECORDS || self.bytes >= CHUNK_BYTES)
+    fn take(&mut self, record: &Record, batch: usize, chunk_records: usize) -> bool {
+        self.chunk.add(record);
+        let count = self.chunk.records.len();
+        count.is_multiple_of(batch) && (count >= chunk_records || self.chunk.len() >= CHUNK_BYTES)
     }
 
     /// Hands over what was read; false when a thread is gone.
     fn hand_over(&mut self, under_way: &UnderWay) -> bool {
-        if self.chunk.is_empty() {
+        if self.chunk.records.is_empty() {
             return true;
         }
-        if !under_way.add(std::mem::take(&mut self.bytes)) {
+        if !under_way.add(self.chunk.len()) {
             return false;
         }
-        let chunk = std::mem::replace(&mut self.chunk, Vec::with_capacity(CHUNK_RECORDS));
-        self.sender.send(chunk).is_ok()
+        // The next one will be about as long.
+        let next = Chunk {
+            bytes: Vec::with_capacity(self.chunk.bytes.len()),
+            records: Vec::with_capacity(self.chunk.records.len()),
+        };
+        self.sender.send(std::mem::replace(&mut self.chunk, next)).is_ok()
     }
-}
-
-fn bytes_of(record: &Record) -> usize {
-    size_of::<Record>() + record.key.len() + record.value.len()
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
@@ -175,7 +210,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
     let map = args.opening.create(&args.pool)?;
     interrupt::catch()?;
     let report = args.report.then(|| std::io::stdout().as_fd().try_clone_to_owned()).transpose()?;
-    let loader = Loader::new(&map, args, report.map(File::from), input.len());
+    let loader = Loader::new(&map, args, CHUNK_RECORDS, report.map(File::from), input.len());
     let start = Instant::now();
     let read = loader.load(&mut input, usize::from(args.threads));
     let synced = map.sync();
@@ -201,9 +236,12 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
 fn run_bulk(args: &Args, input: &mut Input) -> anyhow::Result<Exit> {
     interrupt::catch()?;
     let start = Instant::now();
+    // No put waits for the device, so more threads than processors only take turns.
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = usize::from(args.threads).min(processors);
     let loaded = args.opening.options().load(&args.pool, |map| -> anyhow::Result<(u64, u64)> {
-        let loader = Loader::new(map, args, None, input.len());
-        let read = loader.load(input, usize::from(args.threads));
+        let loader = Loader::new(map, args, BULK_CHUNK_RECORDS, None, input.len());
+        let read = loader.load(input, threads);
         let (records, loaded) = loader.end(read);
         loaded?;
         if interrupt::asked() { Err(Error::Stopped.into()) } else { Ok((records, map.len()?)) }
@@ -219,7 +257,7 @@ fn run_bulk(args: &Args, input: &mut Input) -> anyhow::Result<Exit> {
     };
     let report = Report { records, seconds, in_map };
     if args.json {
-        output::json(&report.json(args, true, json!({ "bulk": true })))?;
+        output::json(&report.json(args, true, json!({ "bulk": true, "threads": threads })))?;
     } else {
         output::lines([report.sentence("without a log")])?;
     }
@@ -288,10 +326,11 @@ fn map_close(map: Map, args: &Args, records: u64, seconds: f64, tell: bool) -> a
 }
 
 impl<'a> Loader<'a> {
-    fn new(map: &'a Map, args: &Args, report: Option<File>, input_bytes: u64) -> Self {
+    fn new(map: &'a Map, args: &Args, chunk_records: usize, report: Option<File>, input_bytes: u64) -> Self {
         Self {
             map,
             batch: args.batch as usize,
+            chunk_records,
             report,
             acknowledged: AtomicU64::new(0),
             stop: AtomicBool::new(false),
@@ -318,21 +357,21 @@ impl<'a> Loader<'a> {
                 let (sender, receiver) = sync_channel(4);
                 let started = std::thread::Builder::new().spawn_scoped(scope, move || self.work(&receiver));
                 match started {
-                    Ok(_) => lanes.push(Lane { sender, chunk: Vec::with_capacity(CHUNK_RECORDS), bytes: 0 }),
+                    Ok(_) => lanes.push(Lane::new(sender)),
                     Err(e) if lanes.is_empty() => return Err(e).context("cannot start a thread"),
                     // As many as the process may have.
                     Err(_) => break,
                 }
             }
             let threads = lanes.len();
-            let start = Instant::now();
+            let (start, mut record) = (Instant::now(), Record::default());
             loop {
-                let goes_on = match input.next()? {
-                    Next::Record(record) => {
+                let goes_on = match input.next(&mut record)? {
+                    Next::Record => {
                         let mut hasher = DefaultHasher::new();
                         record.key.hash(&mut hasher);
                         let lane = &mut lanes[(hasher.finish() % threads as u64) as usize];
-                        if !lane.take(record, self.batch) {
+                        if !lane.take(&record, self.batch, self.chunk_records) {
                             continue;
                         }
                         lane.hand_over(&self.under_way)
@@ -358,33 +397,45 @@ impl<'a> Loader<'a> {
         self.stop.load(Ordering::Relaxed) || interrupt::asked()
     }
 
-    fn work(&self, receiver: &Receiver<Vec<Record>>) {
+    fn work(&self, receiver: &Receiver<Chunk>) {
         let _putting = Putting(&self.under_way);
         for chunk in receiver {
-            let bytes = chunk.iter().map(bytes_of).sum();
-            for part in chunk.chunks(self.batch) {
+            let mut bytes = &chunk.bytes[..];
+            for part in chunk.records.chunks(self.batch) {
                 if self.stopped() {
                     return;
                 }
-                if let Err(error) = self.put(part) {
+                if let Err(error) = self.put(part, &mut bytes) {
                     self.stop.store(true, Ordering::Relaxed);
                     let mut first = self.error.lock().unwrap_or_else(PoisonError::into_inner);
                     first.get_or_insert(error);
                     return;
                 }
             }
+            let len = chunk.len();
             drop(chunk);
-            self.under_way.take_off(bytes);
+            self.under_way.take_off(len);
         }
     }
 
-    fn put(&self, records: &[Record]) -> anyhow::Result<()> {
+    /// Puts records, whose keys and values `bytes` begins with, and takes those off.
+    fn put(&self, records: &[RecordAt], bytes: &mut &[u8]) -> anyhow::Result<()> {
+        let mut next = |record: &RecordAt| {
+            let (key, rest) = bytes.split_at(record.key);
+            let (value, rest) = rest.split_at(record.value);
+            *bytes = rest;
+            (key, value)
+        };
         let result = match records {
-            [one] => self.map.put(&one.key, &one.value),
+            [one] => {
+                let (key, value) = next(one);
+                self.map.put(key, value)
+            }
             many => {
                 let mut batch = Batch::new();
                 for record in many {
-                    batch.put(&record.key, &record.value);
+                    let (key, value) = next(record);
+                    batch.put(key, value);
                 }
                 self.map.write(batch)
             }
@@ -414,8 +465,8 @@ mod tests {
     fn long_records_are_handed_over_early_in_whole_batches() {
         let record = |len: usize| Record { line: 1, key: Vec::new(), value: vec![0; len] };
         for (batch, len, count) in [(1, 0, 64), (3, 0, 66), (1, CHUNK_BYTES, 1), (3, CHUNK_BYTES, 3)] {
-            let mut lane = Lane { sender: sync_channel(4).0, chunk: Vec::new(), bytes: 0 };
-            let taken = (1..).find(|_| lane.take(record(len), batch));
+            let mut lane = Lane::new(sync_channel(4).0);
+            let taken = (1..).find(|_| lane.take(&record(len), batch, CHUNK_RECORDS));
             assert_eq!(taken, Some(count), "batches of {batch} records of {len} bytes");
         }
     }
@@ -424,9 +475,9 @@ mod tests {
     fn records_wait_while_too_many_bytes_are_under_way() {
         let under_way = UnderWay::new(1 << 20);
         let (sender, receiver) = sync_channel(4);
-        let mut lane = Lane { sender, chunk: Vec::new(), bytes: 0 };
+        let mut lane = Lane::new(sender);
         let mut hand_over = || {
-            lane.take(Record { line: 1, key: Vec::new(), value: vec![0; 700 << 10] }, 1);
+            lane.take(&Record { line: 1, key: Vec::new(), value: vec![0; 700 << 10] }, 1, CHUNK_RECORDS);
             lane.hand_over(&under_way)
         };
         // One goes, also where it is too long.
@@ -434,10 +485,10 @@ mod tests {
         std::thread::scope(|scope| {
             let reader = scope.spawn(|| (hand_over(), hand_over()));
             std::thread::sleep(Duration::from_millis(100));
-            let first: Vec<Record> = receiver.try_recv().unwrap();
+            let first: Chunk = receiver.try_recv().unwrap();
             assert!(receiver.try_recv().is_err(), "the second did not wait");
-            under_way.take_off(first.iter().map(bytes_of).sum());
-            assert_eq!(receiver.recv_timeout(Duration::from_secs(120)).unwrap().len(), 1);
+            under_way.take_off(first.len());
+            assert_eq!(receiver.recv_timeout(Duration::from_secs(120)).unwrap().records.len(), 1);
             // A thread that ends leaves what it had; nobody waits for it.
             drop(Putting(&under_way));
             assert_eq!(reader.join().unwrap(), (true, false));
@@ -456,6 +507,7 @@ mod tests {
             let loader = Loader {
                 map: &map,
                 batch: 7,
+                chunk_records: CHUNK_RECORDS,
                 report: None,
                 acknowledged: AtomicU64::new(0),
                 stop: AtomicBool::new(false),
