@@ -59,5 +59,10 @@ fn what_is_installed_serves_programs_of_leveldb() {
             &prefix,
         ));
         run(&mut shell(&format!("{instead} ./memory data"), &program, &prefix));
+        // As docs/leveldb.md tells users of C++.
+        let told = "c++ -std=c++17 memory.cc $(pkg-config --cflags mangrove_leveldb) -pthread -o told";
+        let told = format!("{told} -L{} -lleveldb && mkdir more", links.display());
+        run(&mut shell(&told, &program, &prefix));
+        run(&mut shell(&format!("{instead} ./told more"), &program, &prefix));
     }
 }
