@@ -3,12 +3,15 @@
 const DIGIT_BITS: u32 = 11;
 /// A shorter list is sorted by comparisons, which is as fast.
 const MANY: usize = 512;
+/// A longer one is, too: a second list of that length would be too much memory.
+const TOO_MANY: usize = 4 << 20;
 
 /// Sorts a list by the bits from `from_bit` on. Numbers that agree in these keep their order if `list` is in order of
 /// the lower bits among them; so the result is the sorted list if it is, or if no two agree. `spare` is memory to sort
-/// with, whose content does not matter. O(n) for each 11 bits that are not 0 in all.
+/// with, whose content does not matter; it grows to the length of the list, at most 32 MiB. O(n) for each 11 bits that
+/// are not 0 in all, O(n log n) for a longer list.
 pub fn sort_by_upper_bits(list: &mut Vec<u64>, spare: &mut Vec<u64>, from_bit: u32) {
-    let short = list.len() < MANY || list.len() > u32::MAX as usize;
+    let short = list.len() < MANY || list.len() > TOO_MANY;
     if short || spare.try_reserve(list.len().saturating_sub(spare.len())).is_err() {
         return list.sort_unstable();
     }

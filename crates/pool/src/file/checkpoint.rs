@@ -35,6 +35,8 @@ use std::sync::Arc;
 
 /// Pages changed between two syncs of the page checksums: bounds the memory that a checkpoint takes.
 const BATCH_PAGES_MAX: usize = 4096;
+/// A work list of more items is given back at once: 8 bytes each.
+const KEPT_ITEMS_MAX: usize = 4 << 20;
 /// So many records before it is applied, a record is asked to come near.
 const RECORDS_AHEAD: usize = 8;
 /// Bits of a position relative to the tail in a work item; the page number is in the bits above.
@@ -195,7 +197,9 @@ impl Checkpointer {
             self.apply_batch(bytes, &work, &changes, pages, again)?;
             at = end;
         }
-        self.work = work;
+        if work.capacity() <= KEPT_ITEMS_MAX {
+            self.work = work;
+        }
         Ok(())
     }
 
