@@ -15,7 +15,7 @@ use crate::options::{AddressChoice, PoolOptions};
 use crate::pool_files::{FileError, PoolFile, kind_of};
 use crate::stat::MediumKind;
 use crate::storage::traits::{OpenHow, PathKind, Storage, StorageFile, here};
-use crate::{Error, Result};
+use crate::{Error, Result, Site};
 use mangrove_sys::Reservation;
 use std::io;
 use std::ops::Range;
@@ -88,8 +88,13 @@ pub(crate) fn create(options: &PoolOptions, directory: &Path, pool_file: &PoolFi
     bytes.extend_from_slice(&sb.encode()[..]);
     sb.seq = 1;
     bytes.extend_from_slice(&sb.encode()[..]);
-    pool_file.write_at(0, &bytes, here())?;
-    pool_file.sync(here())
+    write_first(pool_file, &bytes, here())
+}
+
+/// Writes and syncs the first bytes of the file `pool`.
+fn write_first(pool_file: &PoolFile, bytes: &[u8], site: Site) -> Result<()> {
+    let written = pool_file.raw().write_at(0, bytes, site).and_then(|()| pool_file.raw().sync(site));
+    written.map_err(io_error(pool_file.path(), "write"))
 }
 
 /// As `create`, for a pool that is filled without a log: the file `pool` says so, and its superblock is returned. A
@@ -106,8 +111,7 @@ pub(crate) fn create_for_load(
         return create(options, directory, pool_file).map(|()| None);
     }
     let sb = make_parts(options, directory)?;
-    pool_file.write_at(0, &superblock::loading()[..], here())?;
-    pool_file.sync(here())?;
+    write_first(pool_file, &superblock::loading()[..], here())?;
     Ok(Some(sb))
 }
 

@@ -93,7 +93,8 @@ impl PoolFile {
     ) -> Result<Self> {
         match storage.open(&path, how, here()) {
             Ok(file) => Ok(Self { file, path }),
-            Err(e) => Err(Error::from_io(path, doing, &e)),
+            // A new file may find no space, too.
+            Err(e) => Err(FileError::new(path, e).doing_with_space(doing, 0)),
         }
     }
 

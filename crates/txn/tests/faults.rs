@@ -287,6 +287,7 @@ fn a_refused_creation_leaves_nothing() {
         let opened = options.clone().capacity(64 << 20).open(path);
         if faulty.struck() {
             let error = opened.unwrap_err();
+            assert!(matches!(error, HeapError::Pool(mangrove_shadow::Error::NoSpace { .. })), "{error:?}");
             assert!(!path.exists(), "{error}");
             faulty.heal();
         }

@@ -43,6 +43,24 @@ static void file_size(const char *path, int32_t medium) {
     mangrove_options_free(options);
 }
 
+/* A medium that has no space for a new pool is no wrong argument, and no other I/O error. */
+static void creation(const char *path, int32_t medium, rlim_t bytes) {
+    mangrove_heap_options *heap_options = mangrove_heap_options_new();
+    mangrove_options *options = mangrove_options_new();
+    mangrove_heap *heap;
+    mangrove_map *map;
+    OK(mangrove_heap_options_set_medium(heap_options, medium));
+    OK(mangrove_options_set_medium(options, medium));
+    limit(RLIMIT_FSIZE, bytes);
+    ANSWERS(MANGROVE_ERR_NO_SPACE, mangrove_heap_open(path, heap_options, &heap));
+    CHECK(strstr(mangrove_last_error(), "ulimit -f") != NULL);
+    ANSWERS(MANGROVE_ERR_NO_SPACE, mangrove_map_open(path, options, &map));
+    CHECK(strstr(mangrove_last_error(), "ulimit -f") != NULL);
+    limit(RLIMIT_FSIZE, RLIM_INFINITY);
+    mangrove_heap_options_free(heap_options);
+    mangrove_options_free(options);
+}
+
 static int take(mangrove_tx *tx, void *bytes) {
     void *block;
     return mangrove_tx_alloc(tx, *(size_t *)bytes, 0, &block);
@@ -120,6 +138,10 @@ int main(int argc, char **argv) {
     const char *folder = scratch_of(argc, argv);
     address_space(below(folder, "addresses"));
     threads(folder);
+    for (rlim_t bytes = 4 << 10; bytes <= 64 << 10; bytes *= 4) { /* the superblock, the log, the first page */
+        creation(below(folder, "new on file"), MANGROVE_MEDIUM_FILE, bytes);
+        creation(below(folder, "new on emulated"), MANGROVE_MEDIUM_EMULATED, bytes);
+    }
     file_size(below(folder, "file"), MANGROVE_MEDIUM_FILE);
     file_size(below(folder, "emulated"), MANGROVE_MEDIUM_EMULATED);
     heap_file_size(below(folder, "heap on file"), MANGROVE_MEDIUM_FILE);

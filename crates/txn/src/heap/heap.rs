@@ -215,7 +215,8 @@ impl Heap {
         }
         verify(space.shadow())?;
         // The arena grows to its length, if a crash has left the working copy shorter.
-        Arena::open(Box::new(space.clone()), ARENA_OFFSET).map_err(|what| HeapError::Damaged { what })?;
+        Arena::open(Box::new(space.clone()), ARENA_OFFSET)
+            .map_err(|what| space.refusal().or(HeapError::Damaged { what }))?;
         // SAFETY: the working copy stays where it is for as long as the shadow, which this struct keeps, as it keeps
         // the length. Other code reaches it only by the addresses that `Tx` hands out.
         let memory = unsafe { TxMemory::growing(space.shadow().base(), space.grown()) };
@@ -539,7 +540,7 @@ fn make(space: &ShadowSpace, log: &HeapLog) -> HeapResult<()> {
     let shadow = space.shadow();
     let mut written = Written::default();
     let mut arena = Arena::format(Box::new(space.clone()), ARENA_OFFSET, &mut written)
-        .map_err(|what| HeapError::Invalid { what })?;
+        .map_err(|what| space.refusal().or(HeapError::Invalid { what }))?;
     let Ok(_) = arena.make_shards(&mut written, SHARD_COUNT);
     let words = [MAGIC, VERSION, shadow.base() as u64];
     for (at, value) in

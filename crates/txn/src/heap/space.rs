@@ -26,6 +26,11 @@ impl Refusal {
             Some(error) => HeapError::Pool(error),
         }
     }
+
+    /// The medium's error, if it refused since the thread last asked; else `other`.
+    pub(super) fn or(&self, other: HeapError) -> HeapError {
+        self.last().take().map_or(other, HeapError::Pool)
+    }
 }
 
 /// The shadow's working copy.
@@ -55,6 +60,11 @@ impl ShadowSpace {
     pub(super) fn of_thread(&self) -> (Self, Refusal) {
         let refusal = Refusal::default();
         (Self { refusal: refusal.clone(), ..self.clone() }, refusal)
+    }
+
+    /// Why this space refuses to grow.
+    pub(super) fn refusal(&self) -> &Refusal {
+        &self.refusal
     }
 
     /// The one owner of the shadow, if no other space is left.
