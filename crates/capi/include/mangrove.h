@@ -175,7 +175,7 @@ enum mangrove_status
     // becomes durable; close the heap and open it again.
     MANGROVE_ERR_IN_DOUBT = -22,
     // The transaction has ended, or is another thread's; or the call would begin a transaction inside another
-    // one on the same heap. Nothing happened.
+    // one on the same heap, or comes from a destructor of a thread that is ending. Nothing happened.
     MANGROVE_ERR_TX_MISPLACED = -23,
 };
 #ifndef __cplusplus
@@ -1220,8 +1220,10 @@ mangrove_status mangrove_tx_abort(mangrove_tx **tx);
 // NULL; 0 otherwise). Everything is undone then, and nothing was allocated or freed.
 // Errors: that of the first access of the last run that failed, whatever the body returned after it: all is
 // undone. MANGROVE_ERR_TX_MISPLACED: the calling thread is inside a transaction on this heap (use its `tx`),
-// or a signal handler has interrupted the library. MANGROVE_ERR_UNSUPPORTED: in a child of the process that
-// opened the heap, also one that the body has forked. _POISONED, _NO_SPACE, _IO, _NO_MEMORY: all is undone.
+// or a signal handler has interrupted the library, or a destructor of the thread (of a C++ thread_local, of
+// pthread_key_create) calls, and what the thread had of the heap has gone. MANGROVE_ERR_UNSUPPORTED: in a
+// child of the process that opened the heap, also one that the body has forked. _POISONED, _NO_SPACE, _IO,
+// _NO_MEMORY: all is undone.
 // MANGROVE_ERR_IN_DOUBT: other threads have seen it, and a crash may undo it.
 // Crash: once acknowledged it is kept; before that all of it or nothing. Threads: any.
 mangrove_status mangrove_transaction(const mangrove_heap *heap,

@@ -76,7 +76,7 @@ pub enum mangrove_status {
     /// becomes durable; close the heap and open it again.
     MANGROVE_ERR_IN_DOUBT = -22,
     /// The transaction has ended, or is another thread's; or the call would begin a transaction inside another
-    /// one on the same heap. Nothing happened.
+    /// one on the same heap, or comes from a destructor of a thread that is ending. Nothing happened.
     MANGROVE_ERR_TX_MISPLACED = -23,
 }
 

@@ -5,12 +5,15 @@
 mod ways;
 
 use mangrove_txn::{
-    Cancel, Create, Domain, Executor, Heap, HeapError, HeapOptions, Latency, Medium, MediumKind, Order, Pod,
-    Protocol, Ptr, Stop, Tx, Zeroable, field,
+    Cancel, Create, Domain, Executor, Heap, HeapError, HeapOptions, HeapResult, Latency, Medium, MediumKind,
+    Order, Pod, Protocol, Ptr, Stop, Tx, Zeroable, field,
 };
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Sender, channel};
 use ways::{on_each_way, ways};
 
 const MEDIA: [Medium; 2] = [Medium::Emulated(Latency::new(0, 0)), Medium::File];
@@ -223,6 +226,35 @@ fn what_is_undone_leaves_nothing() {
         let heap = options.open(path).unwrap();
         assert_eq!(values(&heap), [9, 1]);
         nothing_is_lost(&heap);
+    });
+}
+
+/// A variable of a thread that was made before the thread's first call of a heap is destroyed after what the thread has
+/// of the heap.
+#[test]
+fn a_destructor_of_a_thread_that_ends_is_refused() {
+    type Tell = Sender<HeapResult<()>>;
+    struct Session(RefCell<Option<(Arc<Heap>, Tell)>>);
+    impl Drop for Session {
+        fn drop(&mut self) {
+            let (heap, tell) = self.0.take().expect("set below");
+            tell.send(heap.transaction(|tx| push(tx, 2))).unwrap();
+        }
+    }
+    thread_local!(static SESSION: Session = const { Session(RefCell::new(None)) });
+    on_each(|options, path| {
+        let heap = Arc::new(options.open(path).unwrap());
+        make_list(&heap);
+        let (tell, told) = channel();
+        let other = Arc::clone(&heap);
+        let thread = std::thread::spawn(move || {
+            SESSION.with(|session| session.0.replace(Some((Arc::clone(&other), tell))));
+            other.transaction(|tx| push(tx, 1)).unwrap();
+        });
+        thread.join().unwrap();
+        let refused = told.recv().unwrap();
+        assert!(matches!(refused, Err(HeapError::Ending)), "{refused:?}");
+        assert_eq!(heap.transaction(pop).unwrap(), Some(1));
     });
 }
 

@@ -21,7 +21,7 @@ impl From<HeapError> for Failure {
             HeapError::BadFree { .. } | HeapError::Root { .. } | HeapError::Invalid { .. } => {
                 MANGROVE_ERR_INVALID_ARGUMENT
             }
-            HeapError::Nested => MANGROVE_ERR_TX_MISPLACED,
+            HeapError::Nested | HeapError::Ending => MANGROVE_ERR_TX_MISPLACED,
             HeapError::Forked => MANGROVE_ERR_UNSUPPORTED,
             HeapError::Damaged { .. } => MANGROVE_ERR_CORRUPT,
             // The enum may grow; its message still reaches the caller.

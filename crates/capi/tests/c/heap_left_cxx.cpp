@@ -2,6 +2,7 @@
 #include "check.h"
 #include <mangrove_heap.hpp>
 
+#include <cstring>
 #include <pthread.h>
 #include <thread>
 
@@ -93,12 +94,56 @@ static void ends_of_threads()
     }
 }
 
+static int add(mangrove_tx *tx, void *)
+{
+    std::uint64_t now;
+    const int loaded = mangrove_tx_load(tx, cell, &now);
+    return loaded == MANGROVE_OK ? mangrove_tx_store(tx, cell, now + 1) : loaded;
+}
+
+static int refused_at_the_end;
+
+static void add_at_the_end(void *)
+{
+    ANSWERS(MANGROVE_ERR_TX_MISPLACED, mangrove_transaction(heap, add, nullptr, nullptr));
+    CHECK(std::strstr(mangrove_last_error(), "thread is ending") != nullptr);
+    refused_at_the_end++;
+}
+
+struct session {
+    bool begun = false;
+    ~session()
+    {
+        if (begun) add_at_the_end(nullptr);
+    }
+};
+
+static thread_local session of_thread;
+
+// What destroys a thread's variables may come when the heap's own of that thread have gone.
+static void destructors_of_threads()
+{
+    pthread_key_t key;
+    const std::uint64_t before = value();
+    CHECK(pthread_key_create(&key, add_at_the_end) == 0);
+    for (const bool by_key : {true, false}) {
+        std::thread([&] {
+            if (by_key) CHECK(pthread_setspecific(key, &key) == 0);
+            else of_thread.begun = true;
+            ANSWERS(MANGROVE_OK, mangrove_transaction(heap, add, nullptr, nullptr));
+        }).join();
+    }
+    CHECK(refused_at_the_end == 2 && value() == before + 2);
+    CHECK(pthread_key_delete(key) == 0);
+}
+
 int main(int argc, char **argv)
 {
     ANSWERS(MANGROVE_OK, mangrove_heap_open(below(scratch_of(argc, argv), "heap"), nullptr, &heap));
     ANSWERS(MANGROVE_OK, mangrove_transaction(heap, make, nullptr, nullptr));
     exceptions();
     ends_of_threads();
+    destructors_of_threads();
     ANSWERS(MANGROVE_OK, mangrove_heap_close(heap));
     return 0;
 }

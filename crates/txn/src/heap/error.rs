@@ -42,6 +42,8 @@ pub enum HeapError {
     },
     /// A transaction was begun inside another one of the same thread on the same heap.
     Nested,
+    /// A destructor of the calling thread called, after the thread's part of the heap had gone.
+    Ending,
     /// The caller stopped a backup: nothing is left of it.
     Stopped,
     /// The heap was opened by the process that this one was forked from.
@@ -94,6 +96,9 @@ impl fmt::Display for HeapError {
             Self::Root { what } | Self::Invalid { what } => f.write_str(what),
             Self::Nested => f.write_str(
                 "a transaction of this thread is running on this heap already; use its `tx` instead of the heap",
+            ),
+            Self::Ending => f.write_str(
+                "the calling thread is ending, and its part of the heap has gone; let a destructor of the thread leave the heap to other threads",
             ),
             Self::Stopped => f.write_str("the backup was stopped, and nothing is left of it"),
             Self::Forked => f.write_str(

@@ -10,7 +10,7 @@ use super::plan::Plan;
 use super::roots::Root;
 use super::space::ShadowSpace;
 use super::stop::{Cancel, Cancelled, Stop};
-use super::thread::Thread;
+use super::thread::{Thread, has_begun, may_begin};
 use super::tx::Tx;
 use crate::access::Halt;
 use crate::commit::{HeapLog, Protocol};
@@ -371,14 +371,17 @@ impl Heap {
 
     #[cold]
     fn new_thread(&self) -> HeapResult<&RefCell<Thread>> {
-        self.parts.threads.get_or_try(|| {
+        may_begin()?;
+        let part = self.parts.threads.get_or_try(|| {
             // Relaxed: only a number.
             let number = self.parts.thread_count.fetch_add(1, Ordering::Relaxed);
             // SAFETY: the executor is boxed, and this struct drops it after the handles.
             let thread =
                 unsafe { Thread::new(&self.parts.executor, &self.parts.space, ARENA_OFFSET, number) };
             thread.map(RefCell::new)
-        })
+        });
+        has_begun();
+        part
     }
 
     /// The first byte's address: the same in every process.

@@ -4,6 +4,7 @@ use super::error::{HeapError, HeapResult};
 use super::executors::{HeapExecutor, HeapThread};
 use super::space::{Refusal, ShadowSpace};
 use mangrove_arena::Heap as Arena;
+use std::cell::Cell;
 
 /// One thread's part of a heap.
 pub(super) struct Thread {
@@ -43,4 +44,29 @@ impl Thread {
         })?;
         Ok(Self { handle, arena, refusal })
     }
+}
+
+thread_local! {
+    /// Touched when what `ThreadLocal` keeps of the thread is there, so that it is destroyed before that.
+    static ENDING: Ending = const { Ending };
+    /// Not destroyed.
+    static IS_ENDING: Cell<bool> = const { Cell::new(false) };
+}
+
+struct Ending;
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        IS_ENDING.set(true);
+    }
+}
+
+/// Whether the calling thread can get a part of a heap: not when a destructor of it calls, and its parts have gone.
+pub(super) fn may_begin() -> HeapResult<()> {
+    if IS_ENDING.get() { Err(HeapError::Ending) } else { Ok(()) }
+}
+
+/// The calling thread has a part of a heap.
+pub(super) fn has_begun() {
+    let _ = ENDING.try_with(|_| ());
 }
