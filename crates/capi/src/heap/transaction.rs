@@ -21,7 +21,13 @@ use std::ptr::null_mut;
 /// end the thread; after a longjmp to outside of mangrove_transaction, the thread's next call on a heap undoes
 /// the transaction, or the thread's end does; until then other threads may wait for it. Its `tx` has ended: an
 /// access with it returns MANGROVE_ERR_TX_MISPLACED where the stack shows the jump, and changes nothing that
-/// stays.
+/// stays. One way is excluded: a longjmp or siglongjmp out of a signal handler, as POSIX excludes it where the
+/// handler interrupts a function that is not async-signal-safe. No function of this library is. If the handler
+/// has interrupted one, the thread can use no heap any more, and others may wait for it for ever; let the
+/// handler set a flag that the body looks at.
+/// A body may run transactions on other heaps, which commit on their own: they stay if the outer one is undone,
+/// and happen again if it runs again. All threads nest the heaps in one order: if one thread runs a transaction
+/// on B inside one on A, and another one the other way round, both may wait for ever.
 pub type mangrove_tx_body =
     Option<unsafe extern "C-unwind" fn(tx: *mut mangrove_tx, arg: *mut c_void) -> i32>;
 

@@ -63,6 +63,10 @@ const SHARD_COUNT: u64 = 64;
 /// crash that the fault model (docs/fault-model.md) allows, and before that a crash keeps all of them or none. A
 /// transaction that has read them returns only when they are durable.
 ///
+/// Inside a transaction others may run on other heaps. Each is atomic by itself: it stays if the outer one is undone,
+/// and happens again if that runs again. All threads nest the heaps in one order. If one thread runs a transaction on B
+/// inside one on A, and another thread the other way round, both may wait for ever.
+///
 /// Any thread may use the heap. Dropping it without [`Heap::close`] is an orderly crash.
 pub struct Heap {
     /// Dropped only in the process that opened it: a child of fork(2) has none of its threads, and the log and the
