@@ -48,12 +48,13 @@ fn limits() {
 }
 
 /// How a command ends in the middle, and how the process then ends: a signal, or a code.
-const ENDINGS: [(&str, Result<i32, i32>); 8] = [
+const ENDINGS: [(&str, Result<i32, i32>); 9] = [
     ("segv", Err(libc::SIGSEGV)),
     ("abort", Err(libc::SIGABRT)),
     ("exit", Ok(7)),
     ("_exit", Ok(7)),
     ("kill", Err(libc::SIGKILL)),
+    ("kill beside a child", Err(libc::SIGKILL)),
     // These end, with an error that says which of them it was.
     ("fork", Ok(3)),
     ("process", Ok(3)),

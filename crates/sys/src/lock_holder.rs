@@ -14,7 +14,10 @@ pub fn lock_holder(path: &Path) -> Option<u32> {
         let mut open = open.filter_map(|file| std::fs::metadata(file.path()).ok());
         open.any(|file| (file.dev(), file.ino()) == (wanted.dev(), wanted.ino()))
     };
-    let holders: Vec<u32> = locks.lines().filter_map(|line| holder_in(line, wanted.ino())).collect();
+    // The lock of a process that has ended may be its child's by now.
+    let is_there = |pid: &u32| Path::new(&format!("/proc/{pid}")).exists();
+    let holders = locks.lines().filter_map(|line| holder_in(line, wanted.ino()));
+    let holders: Vec<u32> = holders.filter(is_there).collect();
     // The numbers of devices differ from those of stat(2) on some file systems, and two files may share an inode
     // number. Of a process of another user the open files cannot be read.
     let sure = holders.iter().find(|pid| has_open(pid));

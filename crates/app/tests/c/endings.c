@@ -101,6 +101,16 @@ int main(int argc, char **argv) {
     OK(mangrove_app_cmd(client, "first"));
     OK(mangrove_app_cmd(client, "second"));
     OK(mangrove_app_client_new(app, &other));
+    if (strcmp(how, "kill beside a child") == 0) {
+        if (fork() == 0) { /* It lives while the next run opens the state. */
+            close(1);
+            close(2);
+            alarm(120);
+            pause();
+            _exit(0);
+        }
+        kill(getpid(), SIGKILL);
+    }
     mangrove_app_status status = mangrove_app_write(client, end, "half");
     /* Only ways that do not end the process arrive here. */
     CHECK(status == MANGROVE_APP_ERR_BROKEN);

@@ -1,4 +1,5 @@
-/* The lock of a pool belongs to its opener: closing frees it while a child of fork lives, and no child frees it. */
+/* The lock of a pool belongs to its opener: closing frees it while a child of fork lives, no child frees it, and none
+ * keeps it. */
 #include "check.h"
 #include <signal.h>
 #include <sys/wait.h>
@@ -78,6 +79,57 @@ static void kept_beside_a_child(const char *program, const char *path, const man
     CHECK(others_may_write(program, path));
 }
 
+static void put_in_map(const char *path, const mangrove_options *options) {
+    mangrove_map *map;
+    OK(mangrove_map_open(path, options, &map));
+    OK(mangrove_map_put(map, S("key"), S("value")));
+}
+
+static void open_heap(const char *path) {
+    mangrove_heap *heap;
+    OK(mangrove_heap_open(path, NULL, &heap));
+}
+
+/* A process that has the pool is killed, and its child, which it forked then, lives on: the pool opens at once. */
+static void killed_beside_a_child(const char *path, const mangrove_options *options, int is_heap) {
+    int forked[2], ends[2], status;
+    char byte;
+    pid_t pid;
+    mangrove_map *map;
+    mangrove_heap *heap;
+    CHECK(pipe(forked) == 0 && pipe(ends) == 0);
+    pid = fork();
+    CHECK(pid >= 0);
+    if (pid == 0) {
+        close(ends[1]);
+        if (is_heap) open_heap(path);
+        else put_in_map(path, options);
+        pid = fork();
+        CHECK(pid >= 0);
+        if (pid == 0) { /* until the test is over */
+            CHECK(write(forked[1], "f", 1) == 1);
+            (void)!read(ends[0], &byte, 1);
+            _exit(0);
+        }
+        (void)!read(ends[0], &byte, 1);
+        _exit(0);
+    }
+    CHECK(read(forked[0], &byte, 1) == 1);
+    CHECK(kill(pid, SIGKILL) == 0 && waitpid(pid, &status, 0) == pid && WIFSIGNALED(status));
+    if (is_heap) {
+        OK(mangrove_heap_open(path, NULL, &heap));
+        OK(mangrove_heap_close(heap));
+    } else {
+        OK(mangrove_map_open(path, NULL, &map));
+        value_is(map, "key", "value");
+        OK(mangrove_map_close(map));
+    }
+    close(ends[0]);
+    close(ends[1]);
+    close(forked[0]);
+    close(forked[1]);
+}
+
 int main(int argc, char **argv) {
     const char *folder;
     mangrove_options *emulated = mangrove_options_new(), *reader = mangrove_options_new();
@@ -94,6 +146,9 @@ int main(int argc, char **argv) {
         closed_beside_a_child(path, ways[way]);
         kept_beside_a_child(argv[0], path, ways[way], way == 2);
     }
+    killed_beside_a_child(below(folder, "killed"), NULL, 0);
+    killed_beside_a_child(below(folder, "killed emulated"), emulated, 0);
+    killed_beside_a_child(below(folder, "killed heap"), NULL, 1);
     mangrove_options_free(emulated);
     mangrove_options_free(reader);
     return 0;

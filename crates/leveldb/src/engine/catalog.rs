@@ -12,8 +12,8 @@
 
 use crate::engine::{leveldb_files, small_files};
 use crate::status::{Failure, Result};
-use mangrove_sys::ProcessMark;
 use mangrove_sys::file::{try_lock, unlock};
+use mangrove_sys::{KeptFromChildren, ProcessMark};
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::ErrorKind;
 use std::os::fd::AsRawFd;
@@ -183,6 +183,8 @@ pub(crate) fn keep_leveldb_out(directory: &Path) {
 
 /// A locked directory.
 pub(crate) struct DirectoryLock {
+    /// Dropped after the unlocking, and before the file is closed.
+    _kept: Option<KeptFromChildren>,
     file: File,
     process: ProcessMark,
 }
@@ -209,6 +211,7 @@ pub(crate) fn lock(directory: &Path) -> Result<DirectoryLock> {
             .truncate(false)
             .open(&path)
             .map_err(|e| Failure::io("open", &path, &e))?;
+        let kept = KeptFromChildren::of(&file);
         if !try_lock(&file, true).map_err(|e| Failure::io("lock", &path, &e))? {
             return Err(Failure::new(
                 crate::status::FailureKind::IoError,
@@ -220,7 +223,7 @@ pub(crate) fn lock(directory: &Path) -> Result<DirectoryLock> {
         }
         // The previous holder may have removed the file with the database: then this lock protects nothing.
         if is_at(&file, &path) {
-            return Ok(DirectoryLock { file, process: ProcessMark::here() });
+            return Ok(DirectoryLock { _kept: kept, file, process: ProcessMark::here() });
         }
     }
 }

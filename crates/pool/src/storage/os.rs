@@ -6,7 +6,7 @@ use crate::storage::os_map::OsMap;
 use crate::storage::traits::{FileMap, LockKind, OpenHow, PathKind, SECTOR_BYTES, Storage, StorageFile};
 use crate::storage::wide_sectors::WideSectors;
 use mangrove_sys::file::NameKind;
-use mangrove_sys::{ProcessMark, file};
+use mangrove_sys::{KeptFromChildren, ProcessMark, file};
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -27,6 +27,8 @@ struct HeldDirectory {
 }
 
 struct OsFile {
+    /// Since the first try to lock it. Dropped after the unlocking, and before the file is closed.
+    kept: OnceLock<Option<KeptFromChildren>>,
     file: Arc<File>,
     /// The second handle for durable writes; `None` inside: not possible here. Decided once, at the first write at
     /// the latest: when a write past the page cache and one through it meet in a page, one may be lost.
@@ -185,6 +187,7 @@ fn is_pipe() -> io::Error {
 impl OsFile {
     fn boxed(file: File) -> Box<dyn StorageFile> {
         Box::new(Self {
+            kept: OnceLock::new(),
             file: Arc::new(file),
             direct: OnceLock::new(),
             past_cache: OnceLock::new(),
@@ -298,6 +301,7 @@ impl StorageFile for OsFile {
     }
 
     fn lock(&self, kind: LockKind) -> io::Result<bool> {
+        self.kept.get_or_init(|| KeptFromChildren::of(&self.file));
         let locked = file::try_lock(&self.file, kind == LockKind::Exclusive)?;
         if locked {
             self.locked.get_or_init(ProcessMark::here);
