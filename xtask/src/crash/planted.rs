@@ -89,7 +89,7 @@ fn sites_of(engine: EngineKind, seed: u64, own: bool) -> anyhow::Result<BTreeMap
 
 /// A fault on the floors below that the runtime's workloads do not notice must be caught by the shadow's own
 /// workloads: they commit from several threads, and grow on another thread than they commit on, as the runtime
-/// never does.
+/// never does; or by the map's, which often asks again for what it has given back.
 fn judge_on_floors(
     engine: EngineKind,
     site: &SiteKey,
@@ -100,9 +100,12 @@ fn judge_on_floors(
     if engine != EngineKind::Durable || engine.own_sources().iter().any(|part| site.file.contains(part)) {
         return judge(engine, site, domains, seed, images);
     }
-    match judge(engine, site, domains, seed, images.min(IMAGES_BELOW))? {
+    if let Verdict::Caught(how) = judge(engine, site, domains, seed, images.min(IMAGES_BELOW))? {
+        return Ok(Verdict::Caught(how));
+    }
+    match judge(EngineKind::Shadow, site, domains_of(site.kind), seed, images)? {
         Verdict::Caught(how) => Ok(Verdict::Caught(how)),
-        Verdict::Survived => judge(EngineKind::Shadow, site, domains_of(site.kind), seed, images),
+        Verdict::Survived => judge(EngineKind::Map, site, domains_of(site.kind), seed, images),
     }
 }
 
