@@ -62,8 +62,7 @@ fn an_update_keeps_every_key_whatever_the_configuration_evicts_and_the_build_tha
     let place = tempfile::tempdir().unwrap();
     let dir = place.path().join("d");
     std::fs::create_dir(&dir).unwrap();
-    let mut server = Server::start(&dir, &[]);
-    assert!(server.is_up(), "{}", server.log());
+    let server = Server::serving(&dir, &[]);
     fill(&server, KEYS, &[b'v'; 1_000]);
     drop(server);
     let (folder, id) = two_builds(place.path());
@@ -76,9 +75,7 @@ fn an_update_keeps_every_key_whatever_the_configuration_evicts_and_the_build_tha
     for left in ["update.rdb", "update.sock"] {
         assert!(!dir.join(left).exists(), "{left} is left");
     }
-    let environment = [("MANGROVE_REDIS_BUILDS", folder.to_str().unwrap())];
-    let mut server = Server::start_with(&dir, &["--builds", folder.to_str().unwrap()], &environment);
-    assert!(server.is_up(), "{}", server.log());
+    let server = Server::serving(&dir, &["--builds", folder.to_str().unwrap()]);
     assert_eq!(server.ask(&[b"DBSIZE"]), Some(format!(":{KEYS}\r\n")));
     let missing = launcher(&["update", "--dir", "nowhere"], &folder, place.path());
     assert!(!missing.status.success() && !place.path().join("nowhere").exists(), "{}", text(&missing));
@@ -90,8 +87,7 @@ fn a_second_start_leaves_the_address_of_the_server_that_runs() {
         return;
     }
     let dir = tempfile::tempdir().unwrap();
-    let mut server = Server::start(dir.path(), &[]);
-    assert!(server.is_up(), "{}", server.log());
+    let _first = Server::serving(dir.path(), &[]);
     let note = dir.path().join("state.address");
     let before = std::fs::read_to_string(&note).unwrap();
     assert!(before.contains("unixsocket s"), "{before}");
@@ -140,8 +136,7 @@ fn a_server_without_space_says_so_and_keeps_what_it_acknowledged() {
         return;
     }
     let dir = tempfile::tempdir().unwrap();
-    let mut server = Server::start(dir.path(), &[]);
-    assert!(server.is_up(), "{}", server.log());
+    let mut server = Server::serving(dir.path(), &[]);
     let pid = server.child.id().to_string();
     let limited = Command::new("prlimit").args(["--pid", &pid, "--fsize=20971520"]).status().unwrap();
     assert!(limited.success());
@@ -150,8 +145,7 @@ fn a_server_without_space_says_so_and_keeps_what_it_acknowledged() {
     let log = server.log();
     assert!(log.contains("every acknowledged write is kept") && !log.contains("BUG REPORT"), "{log}");
     assert!(acknowledged > 100);
-    let mut server = Server::start(dir.path(), &[]);
-    assert!(server.is_up(), "{}", server.log());
+    let server = Server::serving(dir.path(), &[]);
     assert_eq!(server.ask(&[b"DBSIZE"]), Some(format!(":{acknowledged}\r\n")));
 }
 
@@ -161,8 +155,7 @@ fn flushing_everything_gives_the_disk_back() {
         return;
     }
     let dir = tempfile::tempdir().unwrap();
-    let mut server = Server::start(dir.path(), &[]);
-    assert!(server.is_up(), "{}", server.log());
+    let server = Server::serving(dir.path(), &[]);
     fill(&server, KEYS, &[b'v'; 20_000]);
     let image = std::fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().path());
     let image = image.filter(|path| path.is_dir()).map(|state| state.join("image")).next().unwrap();
@@ -175,8 +168,7 @@ fn flushing_everything_gives_the_disk_back() {
     assert_eq!(server.ask(&[b"SET", b"a", b"1"]).as_deref(), Some("+OK\r\n"));
     assert!(mib() * 4 < filled, "{} MiB of {filled} are left", mib());
     drop(server);
-    let mut server = Server::start(dir.path(), &[]);
-    assert!(server.is_up(), "{}", server.log());
+    let server = Server::serving(dir.path(), &[]);
     assert_eq!(server.ask(&[b"GET", b"a"]).as_deref(), Some("1"));
     fill(&server, 10, &[b'w'; 20_000]);
 }

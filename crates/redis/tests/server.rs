@@ -89,8 +89,7 @@ fn a_slow_batch_is_in_the_log_with_its_size_and_its_times() {
     let value = vec![b'v'; 32 << 20];
     for (limit, is_wanted) in [("1", true), ("0", false)] {
         let dir = tempfile::tempdir().unwrap();
-        let mut server = Server::start(dir.path(), &["--slow-batch-ms", limit]);
-        assert!(server.is_up(), "{}", server.log());
+        let server = Server::serving(dir.path(), &["--slow-batch-ms", limit]);
         assert_eq!(server.ask(&[b"SET", b"large", &value]).as_deref(), Some("+OK\r\n"));
         let info = server.ask(&[b"INFO", b"mangrove"]).expect("INFO is answered");
         let counted = info.lines().find_map(|line| line.strip_prefix("mangrove_slow_batches:"));
@@ -116,8 +115,7 @@ fn what_a_script_stores_is_there_after_a_kill() {
         return;
     }
     let dir = tempfile::tempdir().unwrap();
-    let mut server = Server::start(dir.path(), &[]);
-    assert!(server.is_up(), "{}", server.log());
+    let mut server = Server::serving(dir.path(), &[]);
     // The interpreter keeps the arguments of a call for later ones. This command leaves one of 51 digits in their
     // place, in the state's memory, and the value of the second call is written into it.
     let counts: &[u8] = b"return redis.call('hincrbyfloat', 'h', 'f', ARGV[1])";
@@ -128,8 +126,7 @@ fn what_a_script_stores_is_there_after_a_kill() {
     }
     server.child.kill().unwrap();
     server.child.wait().unwrap();
-    let mut server = Server::start(dir.path(), &[]);
-    assert!(server.is_up(), "{}", server.log());
+    let server = Server::serving(dir.path(), &[]);
     assert_eq!(server.ask(&[b"GET", b"key"]).unwrap(), "c".repeat(57));
 }
 
@@ -141,8 +138,7 @@ fn a_pipeline_is_answered_as_its_commands_one_by_one_are() {
         return;
     }
     let dir = tempfile::tempdir().unwrap();
-    let mut server = Server::start(dir.path(), &[]);
-    assert!(server.is_up(), "{}", server.log());
+    let server = Server::serving(dir.path(), &[]);
     let words = |words: &[&[u8]]| -> Vec<u8> {
         let mut command = format!("*{}\r\n", words.len()).into_bytes();
         for word in words {

@@ -32,6 +32,13 @@ impl Server {
         Self::start_with(dir, more, &[])
     }
 
+    /// Started, and serving.
+    pub(crate) fn serving(dir: &Path, more: &[&str]) -> Self {
+        let mut server = Self::start(dir, more);
+        assert!(server.is_up(), "{}", server.log());
+        server
+    }
+
     pub(crate) fn start_with(dir: &Path, more: &[&str], environment: &[(&str, &str)]) -> Self {
         let log = File::options().create(true).append(true).open(dir.join("log")).unwrap();
         let child = Command::new(env!("CARGO_BIN_EXE_mangrove-redis"))

@@ -8,7 +8,7 @@
 //! 1. The handler in the child touches only atomics, and calls only what a child of a process with threads may call.
 //! 2. A descriptor is replaced only where it is the registered file: a child may have the parent's descriptors as they
 //!    were an instant before its memory, and another file then had that number.
-//! 3. Whoever locks registers first, and whoever closes unlocks before the registration ends.
+//! 3. An owner registers its file before it locks it, and unlocks it before it ends the registration.
 //!
 //! A fork in the instant between opening and registering is missed: that child keeps the lock, as the mapping of a file
 //! does, and a child that was made past the handlers of pthread_atfork (clone, vfork).
