@@ -166,6 +166,7 @@ mod tests {
         let path = folder.path().join("lock");
         let again = File::create(&path).unwrap();
         let (ended, end) = std::io::pipe().unwrap();
+        let (ran, run) = std::io::pipe().unwrap();
         // The handler is there before any child, which must not wait for a thread of its parent's that registers it.
         drop(KeptFromChildren::of(&again));
         let parent = |keeps: bool| {
@@ -174,14 +175,17 @@ mod tests {
             if !try_lock(&file, true).unwrap() {
                 return 1;
             }
-            // SAFETY: the child waits for the test's end.
+            // SAFETY: the child waits for the test's end. Its handlers are done when it says so: until then it has the
+            // lock, whoever lives.
             unsafe {
+                let mut byte = 0u8;
                 if libc::fork() == 0 {
                     libc::close(end.as_raw_fd());
-                    let mut byte = 0u8;
+                    libc::write(run.as_raw_fd(), (&raw const byte).cast(), 1);
                     libc::read(ended.as_raw_fd(), (&raw mut byte).cast(), 1);
                     libc::_exit(0);
                 }
+                libc::read(ran.as_raw_fd(), (&raw mut byte).cast(), 1);
             }
             i32::from(try_lock(&again, true).unwrap())
         };
