@@ -44,11 +44,11 @@ fn main() -> ExitCode {
         Ok(arguments) => arguments,
         Err(wrong) => return fail(&anyhow::anyhow!("{} is no text", wrong.display()), 2),
     };
+    if asks_for_help(&arguments) {
+        println!("{HELP}");
+        return ExitCode::SUCCESS;
+    }
     let done = match arguments.first().map(String::as_str) {
-        Some("--help" | "-h" | "help") => {
-            println!("{HELP}");
-            return ExitCode::SUCCESS;
-        }
         Some("stat") => stat::run(&arguments[1..]),
         Some(metrics::COMMAND) => metrics::run(&arguments[1..]),
         Some("update") => update::run(&arguments[1..]),
@@ -61,7 +61,28 @@ fn main() -> ExitCode {
     }
 }
 
+/// First, or first behind a command's name. Elsewhere the word may be the value of a directive.
+fn asks_for_help(arguments: &[String]) -> bool {
+    let of_command = match arguments {
+        [command, rest @ ..] if matches!(command.as_str(), "stat" | "update") => rest,
+        _ => arguments,
+    };
+    matches!(of_command.first().map(String::as_str), Some("--help" | "-h" | "help"))
+}
+
 fn fail(error: &anyhow::Error, code: u8) -> ExitCode {
     eprintln!("mangrove-redis: {error:#}");
     ExitCode::from(code)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::asks_for_help;
+
+    #[test]
+    fn help_is_asked_for_first_or_behind_a_commands_name() {
+        let asks = |line: &str| asks_for_help(&line.split(' ').map(str::to_owned).collect::<Vec<_>>());
+        assert!(asks("--help") && asks("-h") && asks("stat --help") && asks("update -h x"));
+        assert!(!asks("stat ./help") && !asks("--requirepass help") && !asks("v.conf --help"));
+    }
 }

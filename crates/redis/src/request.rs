@@ -26,6 +26,10 @@ const INCLUDES_MAX: usize = 64;
 /// A day.
 const SLOW_BATCH_MS_MAX: u32 = 86_400_000;
 
+/// Options of this program, which Valkey does not know.
+const OWN: [&str; 7] =
+    ["durability", "medium", "log-bytes", "builds", "slow-batch-ms", "metrics-port", "metrics-bind"];
+
 /// When a reply leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Durability {
@@ -178,11 +182,20 @@ impl Request {
         }
         let text =
             std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
-        for line in text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#')) {
+        for (number, line) in (1..).zip(text.lines().map(str::trim)) {
+            if line.is_empty() || line.starts_with('#') {
+                continue;
+            }
             let (name, value) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
             let value = value.trim().trim_matches(['"', '\'']);
             if name.eq_ignore_ascii_case("include") && !value.contains(['*', '?', '[']) {
                 self.read(Path::new(value), included)?;
+            } else if let Some(own) = OWN.iter().find(|own| name.eq_ignore_ascii_case(own)) {
+                return usage(format!(
+                    "{}, line {number}: {own} is an option of mangrove redis and no directive of Valkey's: remove the \
+                     line, and give --{own} {value} on the command line",
+                    file.display()
+                ));
             } else {
                 self.directives.push((name.to_lowercase(), value.to_owned()));
             }
@@ -301,6 +314,26 @@ mod tests {
         let request = parse(&[outer.to_str().unwrap()]).unwrap();
         assert_eq!(request.last("dir"), Some("/in"));
         assert_eq!(request.arguments, [outer.to_str().unwrap()], "save is set in the file");
+    }
+
+    #[test]
+    fn an_option_of_ours_in_the_file_is_refused_with_its_line() {
+        let place = tempfile::tempdir().unwrap();
+        let file = place.path().join("v.conf");
+        for own in OWN {
+            std::fs::write(&file, format!("port 1\n\n{own} 7\n")).unwrap();
+            let error = parse(&[file.to_str().unwrap()]).unwrap_err();
+            assert!(error.is::<Usage>(), "{error:#}");
+            let said = error.to_string();
+            assert!(said.contains("v.conf, line 3: ") && said.contains(&format!("--{own} 7")), "{said}");
+            // On the command line it is taken out.
+            let value = match own {
+                "durability" => "sync",
+                "medium" => "file",
+                _ => "7",
+            };
+            assert_eq!(parse(&["--save", "", &format!("--{own}"), value]).unwrap().arguments, ["--save", ""]);
+        }
     }
 
     #[test]
