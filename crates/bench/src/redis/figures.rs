@@ -33,7 +33,7 @@ pub(super) fn draw(report: &BenchReport, dir: &Path) -> anyhow::Result<Vec<Figur
         };
         let rows: Vec<&Row> = report.rows.iter().filter(picks).collect();
         if !rows.is_empty() {
-            grouped_bars(&dir.join(file), title, &rows, group)?;
+            grouped_bars(&dir.join(file), title, &rows, group, &report.machine)?;
             done.push(Figure { file: file.into(), title: title.into() });
         }
     }
@@ -68,7 +68,7 @@ pub(super) fn draw(report: &BenchReport, dir: &Path) -> anyhow::Result<Vec<Figur
             let how = r.key.operation.rsplit(", ").next().unwrap_or_default();
             format!("{}, {keys}, {how}", r.key.medium)
         };
-        grouped_bars(&dir.join(file), title, &deduplicated, group)?;
+        grouped_bars(&dir.join(file), title, &deduplicated, group, &report.machine)?;
         done.push(Figure { file: file.into(), title: title.into() });
     }
     for updates in [10, 90] {

@@ -1,7 +1,7 @@
 //! SVG figures: bars and curves of any rows; and of the map those after the paper's Fig. 4 to 10, and of the disk
 //! sections.
 
-use crate::report::report::{BenchReport, Row, Unit};
+use crate::report::report::{BenchReport, MachineInfo, Row, Unit};
 use crate::sections::lines;
 use anyhow::anyhow;
 use plotters::prelude::*;
@@ -33,7 +33,7 @@ pub(crate) fn draw(report: &BenchReport, dir: &Path) -> anyhow::Result<Vec<Strin
     let mut bars = |file: &str, title: &str, group: fn(&Row) -> String, pick: &dyn Fn(&Row) -> bool| {
         let rows: Vec<&Row> = report.rows.iter().filter(|r| pick(r)).collect();
         if !rows.is_empty() {
-            grouped_bars(&dir.join(file), title, &rows, group)?;
+            grouped_bars(&dir.join(file), title, &rows, group, &report.machine)?;
             done.push(file.to_owned());
         }
         anyhow::Ok(())
@@ -103,6 +103,7 @@ pub(crate) fn grouped_bars(
     title: &str,
     rows: &[&Row],
     group: fn(&Row) -> String,
+    machine: &MachineInfo,
 ) -> anyhow::Result<()> {
     let mut groups: Vec<String> = Vec::new();
     for row in rows {
@@ -120,7 +121,7 @@ pub(crate) fn grouped_bars(
     let mut chart = ChartBuilder::on(&root)
         .caption(title, ("sans-serif", 20))
         .margin(12)
-        .x_label_area_size(46)
+        .x_label_area_size(60)
         .y_label_area_size(70)
         .build_cartesian_2d(0.0..groups.len() as f64, 0.0..top)
         .map_err(draw_error)?;
@@ -138,6 +139,7 @@ pub(crate) fn grouped_bars(
         .disable_x_mesh()
         .x_labels(groups.len() * 2 + 1)
         .x_label_formatter(&label)
+        .x_desc(machine.in_short())
         .y_desc(unit)
         .draw()
         .map_err(draw_error)?;

@@ -127,6 +127,13 @@ pub struct MachineInfo {
     pub load: f64,
 }
 
+impl MachineInfo {
+    /// What stands below a figure.
+    pub(crate) fn in_short(&self) -> String {
+        format!("{}, {} CPUs, Linux {}", self.cpu, self.cpus, self.kernel)
+    }
+}
+
 /// Everything that one run measured.
 #[derive(Debug, Default, Serialize)]
 pub struct BenchReport {

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 /// The executors that are measured unless others are asked for.
 const EXECUTORS: &str = concat!(
-    "default,records,one-writer,lock,rtm,lock:spht,lock:spht-eadr,",
-    "rtm:spht,rtm:spht-eadr,rtm:spht-eadr-flush"
+    "default,records,one-writer,lock,rtm,lock:spht,lock:spht-eadr,lock:spht-eadr-flush,lock:htm-sgl,",
+    "rtm:spht,rtm:spht-eadr,rtm:spht-eadr-flush,rtm:htm-sgl"
 );
 
 /// Arguments of `mangrove bench txn`.
@@ -22,8 +22,8 @@ pub struct TxnArgs {
     #[arg(long, value_delimiter = ',', default_value = "0,10,50")]
     pub updates: Vec<u32>,
     /// Executors of the mixes and of the updates beside long transactions, comma separated: default, records,
-    /// one-writer, lock, rtm; and with time stamps, in the mixes only, lock, rtm or model with :spht, :spht-eadr or
-    /// :spht-eadr-flush; in place, in the mixes on eADR only, the same with :htm-sgl
+    /// one-writer, lock, rtm; and with time stamps lock, rtm or model with :spht, :spht-eadr or :spht-eadr-flush, the
+    /// last two in the mixes on eADR only; in place, in the mixes on eADR only, the same with :htm-sgl
     #[arg(long, value_delimiter = ',', default_value = EXECUTORS)]
     pub executors: Vec<String>,
     /// Latencies of the mixes on ADR, comma separated: zero, or write/read in ns as 300/100

@@ -11,7 +11,7 @@ use super::place::Place;
 use super::ways::Job;
 use crate::harness::stats::Samples;
 use crate::report::report::Unit;
-use mangrove_txn::{Halt, Isolation, Protocol, TxAccess, TxThread};
+use mangrove_txn::{Halt, Isolation, TxAccess, TxThread};
 use std::convert::Infallible;
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -135,9 +135,10 @@ impl Job for ShortJob<'_> {
 }
 
 pub(super) fn run(b: &mut TxnBench<'_>) -> anyhow::Result<()> {
-    let place = Place::new(&b.args.dir, &b.place(TxnDomain::Adr), BYTES)?;
+    let mut place = Place::new(&b.args.dir, &b.place(TxnDomain::Adr), BYTES)?;
     place.touch()?;
-    for way in b.ways()?.into_iter().filter(|way| way.protocol() == Protocol::Automatic) {
+    for way in b.ways()?.into_iter().filter(|way| way.fits(TxnDomain::Adr)) {
+        place = place.opened_for(way.protocol())?;
         for (company, name) in COMPANIES {
             b.progress.step(format!("{} {name}", way.subject()));
             // Ten long transactions at least.

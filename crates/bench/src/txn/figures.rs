@@ -3,7 +3,7 @@
 use super::beside::BESIDE;
 use super::crowd::CROWD;
 use super::mixes::MIXES_SECTION;
-use super::words::{MAP, SWAPS};
+use super::words::{MAP, ORDERED, SWAPS};
 use crate::report::figures::{Figure, grouped_bars};
 use crate::report::report::{BenchReport, Row};
 use std::path::Path;
@@ -29,18 +29,22 @@ fn is_mix(row: &Row, medium: fn(&str) -> bool) -> bool {
     row.key.section == MIXES_SECTION && medium(&row.key.medium)
 }
 
-const FIGURES: [Shown; 9] = [
+const FIGURES: [Shown; 11] = [
     ("txn-swaps-adr.svg", "Swaps, ADR", by_work, |r| r.key.section == SWAPS && r.key.medium == "ADR"),
     ("txn-swaps-eadr.svg", "Swaps, eADR", by_work, |r| r.key.section == SWAPS && r.key.medium == "eADR"),
     ("txn-map.svg", "Hash map, ADR", by_work, |r| r.key.section == MAP && r.key.medium == "ADR"),
+    ("txn-ordered.svg", "Ordered map, ADR", by_work, |r| r.key.section == ORDERED && r.key.medium == "ADR"),
     ("txn-mixes-adr.svg", "Mixes (writes/reads x threads): ADR, no latency, clwb, replay on", by_mix, |r| {
         is_mix(r, |medium| medium == "ADR zero clwb, replay on")
     }),
     ("txn-mixes-adr-off.svg", "Mixes: ADR, no latency, clwb, replay off", by_mix, |r| {
         is_mix(r, |medium| medium == "ADR zero clwb, replay off")
     }),
-    ("txn-mixes-eadr.svg", "Mixes: eADR, replay on", by_mix, |r| {
-        is_mix(r, |medium| medium == "eADR, replay on")
+    ("txn-mixes-eadr.svg", "Mixes: eADR, replay on; HTM+SGL in place", by_mix, |r| {
+        is_mix(r, |medium| medium == "eADR, replay on" || medium == "eADR, in place")
+    }),
+    ("txn-mixes-eadr-off.svg", "Mixes: eADR, replay off", by_mix, |r| {
+        is_mix(r, |medium| medium == "eADR, replay off")
     }),
     (
         "txn-mixes-latencies.svg",
@@ -72,7 +76,7 @@ pub(super) fn draw(report: &BenchReport, dir: &Path) -> anyhow::Result<Vec<Figur
     for (file, title, group, shows) in FIGURES {
         let rows: Vec<&Row> = report.rows.iter().filter(|row| shows(row)).collect();
         if !rows.is_empty() {
-            grouped_bars(&dir.join(file), title, &rows, group)?;
+            grouped_bars(&dir.join(file), title, &rows, group, &report.machine)?;
             done.push(Figure { file: file.to_owned(), title: title.to_owned() });
         }
     }

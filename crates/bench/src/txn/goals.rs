@@ -4,13 +4,21 @@ use super::beside::BESIDE;
 use super::crowd::CROWD;
 use super::endurance::ENDURANCE;
 use super::floors::{FLOORS, LINE};
+use super::load::TxnWork;
 use super::opening::OPENING;
 use super::recovery::RECOVERY;
-use super::words::SWAPS;
+use super::tickets::TICKETS;
+use super::words::{MAP, ORDERED, SWAPS};
 use crate::report::report::{BenchReport, Goal, OURS, Row};
 
 /// Swaps a transaction, and lines stored, flushed and fenced that it may take as long as.
 const SWAPS_IN_LINES: [(u32, f64); 4] = [(1, 1.1), (4, 1.3), (16, 1.9), (64, 4.5)];
+
+/// Swaps a transaction, and how many times PMDK's rate is asked for.
+const SWAPS_OF_PMDK: [(u32, f64); 4] = [(1, 7.0), (4, 16.0), (16, 45.0), (64, 75.0)];
+const PMDK: &str = "PMDK";
+const PLAIN: &str = "no transactions";
+const VOLATILE: &str = "Mangrove (volatile)";
 
 /// Judges every goal that this bench measures.
 pub(super) fn judge(report: &BenchReport) -> Vec<Goal> {
@@ -21,7 +29,60 @@ pub(super) fn judge(report: &BenchReport) -> Vec<Goal> {
     crowd(report, &mut goals);
     beside(report, &mut goals);
     endurance(report, &mut goals);
+    tickets(report, &mut goals);
+    maps(report, &mut goals);
     goals
+}
+
+/// How many times a row of ours is one of another subject, in the same line or in one with other threads.
+fn times(report: &BenchReport, key: [&str; 3], threads: [usize; 2], other: &str) -> Option<f64> {
+    let [section, medium, operation] = key;
+    let of = |subject: &str, threads: usize| {
+        report.rows.iter().find(|row| {
+            let key = &row.key;
+            key.section == section
+                && key.medium == medium
+                && key.operation == operation
+                && key.threads == threads
+                && key.subject == subject
+        })
+    };
+    Some(of(OURS, threads[0])?.median / of(other, threads[1])?.median)
+}
+
+/// A goal of a ratio between rows, left out where the other subject was not measured.
+fn ratio(goals: &mut Vec<Goal>, text: String, times: Option<f64>, least: f64) {
+    if let Some(times) = times {
+        goal(goals, text, Some((format!("{times:.2}x"), times >= least)));
+    }
+}
+
+fn tickets(report: &BenchReport, goals: &mut Vec<Goal>) {
+    let key = [TICKETS, "ADR", "1 swap a transaction, a wait each 64"];
+    ratio(
+        goals,
+        "64 tickets a fence: 3x the figure with a fence each".into(),
+        times(report, key, [1, 1], "no tickets"),
+        3.0,
+    );
+}
+
+fn maps(report: &BenchReport, goals: &mut Vec<Goal>) {
+    for (section, name) in [(MAP, "hash map"), (ORDERED, "ordered map")] {
+        let reads = [section, "ADR", "look-ups, 0 % of them updates"];
+        let of_plain = times(report, reads, [1, 1], PLAIN).map(|share| 1.0 / share);
+        if let Some(slower) = of_plain {
+            let measured = Some(at_most(slower, 1.15, "x"));
+            goal(goals, format!("{name}, look-ups, 1 thread: at most 1.15x the plain time"), measured);
+        }
+        let two = times(report, reads, [2, 1], OURS);
+        ratio(goals, format!("{name}, look-ups: 2 threads 1.9x one"), two, 1.9);
+        for threads in [1, 2] {
+            let key = [section, "ADR", "look-ups, 50 % of them updates"];
+            let text = format!("{name}, 50 % updates, ADR, {threads} threads: 2x PMDK");
+            ratio(goals, text, times(report, key, [threads; 2], PMDK), 2.0);
+        }
+    }
 }
 
 /// A goal that `measured`, if there is such a figure, meets or not.
@@ -57,8 +118,7 @@ fn at_most(value: f64, most: f64, unit: &str) -> (String, bool) {
 fn swaps(report: &BenchReport, goals: &mut Vec<Goal>) {
     let line = report.rows.iter().find(|row| row.key.section == FLOORS && row.key.operation == LINE);
     for (count, most) in SWAPS_IN_LINES {
-        let operation =
-            if count == 1 { "1 swap a transaction".into() } else { format!("{count} swaps a transaction") };
+        let operation = TxnWork::Swaps(count).operation();
         let row = ours(report, SWAPS, "ADR", &operation, 1);
         let lines = row.zip(line).map(|(row, line)| 1e9 / row.median / line.median);
         goal(
@@ -66,6 +126,18 @@ fn swaps(report: &BenchReport, goals: &mut Vec<Goal>) {
             format!("{operation}, ADR, 1 thread: at most {most} F"),
             lines.map(|l| at_most(l, most, " F")),
         );
+    }
+    for (count, least) in SWAPS_OF_PMDK {
+        let operation = TxnWork::Swaps(count).operation();
+        let text = format!("{operation}, ADR, 1 thread: {least}x PMDK");
+        ratio(goals, text, times(report, [SWAPS, "ADR", &operation], [1, 1], PMDK), least);
+    }
+    for (count, _) in SWAPS_OF_PMDK {
+        let operation = TxnWork::Swaps(count).operation();
+        if let Some(share) = times(report, [SWAPS, "eADR", &operation], [1, 1], VOLATILE) {
+            let measured = Some(at_most(1.0 / share, 2.0, "x"));
+            goal(goals, format!("{operation}, eADR, 1 thread: at most 2x the volatile time"), measured);
+        }
     }
 }
 

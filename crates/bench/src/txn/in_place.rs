@@ -4,7 +4,7 @@
 use super::context::TxnBench;
 use super::mix::{MIXES, MixAnswer, MixJob, WordPlace};
 use super::place::Folder;
-use super::ways::{Job, Stamped, Way};
+use super::ways::{Job, RETRIES, Stamped, Way};
 use crate::report::report::Unit;
 use mangrove_txn::{Domain, HardwareLimits, HtmSgl, InPlaceMemory, InPlaceOptions, Latency, Medium};
 use std::sync::Arc;
@@ -56,9 +56,9 @@ pub(super) fn run(
                 let job = MixJob { mix, threads, place: &place, time, log_bytes_max: None };
                 let memory = Arc::clone(&place.0);
                 let answer: MixAnswer = match way {
-                    Way::InPlace(Stamped::Rtm) => job.run(&HtmSgl::rtm(memory)?)?,
+                    Way::InPlace(Stamped::Rtm) => job.run(&HtmSgl::rtm(memory)?.with_retries(RETRIES))?,
                     Way::InPlace(Stamped::Model) => {
-                        job.run(&HtmSgl::modelled(memory, HardwareLimits::default())?)?
+                        job.run(&HtmSgl::modelled(memory, HardwareLimits::default())?.with_retries(RETRIES))?
                     }
                     _ => job.run(&HtmSgl::one_lock(memory)?)?,
                 };

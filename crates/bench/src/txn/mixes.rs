@@ -24,7 +24,7 @@ const STAMPS_NOTE: &str = "Rows with SPHT use the protocols with time stamps: 'R
      model of it, which tells nothing about its speed, and 'one lock' one transaction at a time.";
 
 /// Of the log, as much may be in use when nothing replays it.
-const FULL_PERCENT: u64 = 75;
+pub(super) const FULL_PERCENT: u64 = 75;
 
 /// A medium, as a line of the report names it.
 struct MixMedium {

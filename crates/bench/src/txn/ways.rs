@@ -2,7 +2,13 @@
 
 use super::peer::TxnDomain;
 use super::place::Place;
-use mangrove_txn::{HardwareLimits, HardwareModel, Htm, Isolation, Protocol, Sgl, Stm, StmOptions, TxCounts};
+use mangrove_txn::{
+    HardwareLimits, HardwareModel, Htm, Isolation, Protocol, RetryBudget, Sgl, Stm, StmOptions, TxCounts,
+};
+
+/// How often the papers' protocols are tried in hardware, as the dissertation has it. The executor "rtm" finds its own
+/// number.
+pub(super) const RETRIES: RetryBudget = RetryBudget::Fixed(10);
 
 /// What is done with an executor, whichever it is.
 pub(super) trait Job {
@@ -148,10 +154,11 @@ impl Way {
             Self::RecordsOnly => job.run(&Stm::new(memory, log, StmOptions { solo_after: None, ..options })),
             Self::OneWriter => job.run(&Stm::new(memory, log, StmOptions { one_writer: true, ..options })),
             Self::OneLock => job.run(&Sgl::new(memory, log)),
-            Self::Rtm | Self::Stamped(Stamped::Rtm, _) => job.run(&Htm::new(memory, log)),
+            Self::Rtm => job.run(&Htm::new(memory, log)),
+            Self::Stamped(Stamped::Rtm, _) => job.run(&Htm::new(memory, log).with_retries(RETRIES)),
             Self::Stamped(Stamped::OneLock, _) => job.run(&Sgl::new(memory, log)),
             Self::Stamped(Stamped::Model, _) => {
-                job.run(&HardwareModel::new(memory, log, HardwareLimits::default()))
+                job.run(&HardwareModel::new(memory, log, HardwareLimits::default()).with_retries(RETRIES))
             }
             Self::InPlace(_) => anyhow::bail!("HTM+SGL runs in memory of its own, and in the mixes only"),
         }

@@ -3,8 +3,13 @@
 use super::child::{self, Task};
 use super::context::TxnBench;
 use super::load::TxnWork;
+use super::mixes::FULL_PERCENT;
 use super::peer::TxnDomain;
-use crate::report::report::Unit;
+use super::place::{Place, PlaceOptions};
+use super::swaps::{SwapJob, fill, verify};
+use super::ways::Way;
+use crate::report::report::{OURS, Unit};
+use std::time::Duration;
 
 pub(super) const SWAPS: &str = "swaps";
 pub(super) const MAP: &str = "map";
@@ -12,7 +17,35 @@ pub(super) const ORDERED: &str = "ordered";
 
 pub(super) fn run_swaps(b: &mut TxnBench<'_>) -> anyhow::Result<()> {
     let works = b.args.swaps.iter().map(|&count| TxnWork::Swaps(count)).collect();
-    run(b, SWAPS, works)
+    run(b, SWAPS, works)?;
+    swaps_without_replay(b)
+}
+
+/// Of Mangrove alone: with logs that nothing replays, until one is full.
+fn swaps_without_replay(b: &mut TxnBench<'_>) -> anyhow::Result<()> {
+    for domain in [TxnDomain::Adr, TxnDomain::Eadr] {
+        let medium = format!("{}, replay off", domain.name());
+        let log_bytes = b.quick_log(b.args.log_mib << 20);
+        let options = PlaceOptions { replay: false, log_bytes, ..PlaceOptions::new(domain) };
+        let place = Place::new(&b.args.dir, &options, b.args.words * 8)?;
+        place.touch()?;
+        fill(&place)?;
+        for swaps in b.args.swaps.clone() {
+            let operation = TxnWork::Swaps(swaps).operation();
+            b.progress.step(format!("{operation}, {medium}"));
+            for threads in b.args.threads.clone() {
+                let (words, time) = (place.words(), Duration::from_secs_f64(b.seconds()));
+                let log_bytes_max = Some(log_bytes * FULL_PERCENT / 100);
+                let job = SwapJob { swaps, threads, words, place: &place, time, log_bytes_max };
+                let (_, rate) = Way::Records.run(&place, &job)?;
+                b.add(SWAPS, &medium, "", &operation, threads, OURS, Unit::PerSecond, rate);
+                // Empties the logs.
+                place.shadow().checkpoint()?;
+            }
+        }
+        verify(&place)?;
+    }
+    Ok(())
 }
 
 pub(super) fn run_map(b: &mut TxnBench<'_>) -> anyhow::Result<()> {
