@@ -10,7 +10,7 @@ pub(crate) enum Command {
     Info(info::Args),
     /// Read every byte of a pool against its checksums
     Check(check::Args),
-    /// Copy a map or a heap that no process has open
+    /// Copy a map or a heap, as it is at one instant, into a new pool
     Backup(backup::Args),
 }
 
