@@ -17,8 +17,9 @@ pub(super) const WRITE_PATIENCE: Duration = Duration::from_secs(8);
 /// How long the first acknowledged write may take: the guest's processor is a program on a machine that may be busy.
 pub(super) const FIRST_PATIENCE: Duration = Duration::from_secs(300);
 
-/// The instant of one cut. One in four falls anywhere from the first write on, the others after a random number of
-/// acknowledgements. On a disk of ours every other cut waits for a flush, when the most can be lost.
+/// The instant of one cut. One in four may come as early as the creation or the opening of the pool, the others come
+/// after a random number of acknowledgements. On our own disk every other cut waits for a flush, when the most can be
+/// lost.
 pub(super) struct Instants {
     /// Acknowledged writes before it.
     pub(super) count: u64,
