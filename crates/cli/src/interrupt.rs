@@ -1,7 +1,7 @@
 //! Signals: long work looks here between two records and stops in order.
 //!
-//! A signal that is ignored when the command starts stays ignored: whoever started it (`nohup`, a script's `&`)
-//! wanted that.
+//! A signal that is ignored when the command starts stays ignored: the program that started it (`nohup`, a script's
+//! `&`) wanted that.
 
 use crate::stderr;
 use anyhow::Context;

@@ -5,6 +5,6 @@ use std::io::{self, Write};
 
 /// Says one line, in one write, so that lines of different processes do not mix.
 pub(crate) fn line(line: Arguments<'_>) {
-    // A command that has done its work has done it, whether anybody hears of it or not.
+    // A command that has done its work succeeds, even if its message cannot be written.
     let _ = io::stderr().write_all(format!("{line}\n").as_bytes());
 }

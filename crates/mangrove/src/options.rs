@@ -115,7 +115,7 @@ impl MapOptions {
                 Locking::PerTree => mangrove_hart::Locking::PerTree,
             },
             read_only: self.config.read_only,
-            // In interval durability nobody was promised that what he reads survives.
+            // With interval durability no reader was promised that what it reads survives.
             gate_reads: matches!(self.config.durability, Durability::Interval(_)).then_some(false),
             verify_values: !image_verified,
             memory_bytes_max: self.config.memory_bytes_max,

@@ -381,7 +381,7 @@ impl Region {
         }
     }
 
-    /// Whether somebody observes stores to it.
+    /// Whether an observer gets the stores to it.
     #[inline]
     #[must_use]
     pub fn is_observed(&self) -> bool {

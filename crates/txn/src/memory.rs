@@ -34,8 +34,8 @@ pub(crate) trait InPlaceStores: Sync {
     fn stored(&self, stores: &mut dyn Iterator<Item = (usize, usize)>);
 }
 
-// SAFETY: a `TxMemory` is an address and a length; every access goes through atomics, and whoever made it promised
-// that the range stays valid.
+// SAFETY: a `TxMemory` is an address and a length; every access goes through atomics, and the caller that made it
+// promised that the range stays valid.
 unsafe impl Send for TxMemory {}
 // SAFETY: as above.
 unsafe impl Sync for TxMemory {}
@@ -108,8 +108,8 @@ impl TxMemory {
         if self.grown.is_null() {
             return self.bytes();
         }
-        // SAFETY: valid, as the caller of `growing` promised. Relaxed: whoever gave us an address in the new part has
-        // grown it before.
+        // SAFETY: valid, as the caller of `growing` promised. Relaxed: the thread that gave us an address in the new
+        // part has grown it before.
         unsafe { (*self.grown).load(Ordering::Relaxed) as usize }
     }
 

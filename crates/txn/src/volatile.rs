@@ -65,7 +65,8 @@ impl RedoSink for VolatileSink<'_> {
 
     #[inline(always)]
     fn number(&mut self) -> u64 {
-        // Release: whoever loads this number in `newest` sees our locks. Acquire: we see the locks of those before.
+        // Release: a thread that loads this number in `newest` sees our locks. Acquire: we see the locks of those
+        // before.
         self.log.newest.0.fetch_add(1, Ordering::AcqRel) + 1
     }
 

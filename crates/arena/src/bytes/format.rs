@@ -92,7 +92,7 @@ impl Heap {
     /// A message, when they cannot be an arena's.
     pub(crate) fn check_sizes(&self) -> Result<(u64, u64), String> {
         let (len, capacity) = (self.space_len(), self.space_capacity());
-        // Relaxed: whoever wrote the arena is done, or writes in transactions that only add to these words.
+        // Relaxed: the thread that wrote the arena is done, or writes in transactions that only add to these words.
         let (pages, groups_max) =
             (self.head().pages.load(Ordering::Relaxed), self.head().groups_max.load(Ordering::Relaxed));
         if pages == 0 || !pages.is_multiple_of(GROUP_PAGES) || pages > capacity / PAGE_BYTES as u64 {

@@ -85,7 +85,7 @@ impl TxnKind for Volatile {
     ) -> anyhow::Result<Box<dyn TxnHeap>> {
         let reservation = Reservation::anonymous(size_of_val(words))?;
         let base = reservation.base().as_ptr();
-        // SAFETY: the reservation is as long as the words, and nobody else uses it yet.
+        // SAFETY: the reservation is as long as the words, and no other thread uses it yet.
         unsafe { base.copy_from_nonoverlapping(words.as_ptr().cast(), size_of_val(words)) };
         // SAFETY: the heap keeps the reservation.
         Ok(unsafe { heap(base, words, VolatileLog::new(), Lies::Memory(reservation)) })

@@ -67,7 +67,7 @@ fn write_in_place(args: &Args, spelling: Spelling, file: &Path) -> anyhow::Resul
 }
 
 /// Writes a new file beside `file`, and gives it the name once it is whole and durable. Until then it has a
-/// name that nobody else has: of two exports to one file at a time, the one that ends last stays.
+/// name that no other process uses: of two exports to one file at a time, the one that ends last stays.
 fn renew(args: &Args, spelling: Spelling, file: &Path) -> anyhow::Result<Exit> {
     interrupt::catch()?;
     let sentence = || format!("cannot write {}", file.display());
@@ -117,7 +117,7 @@ fn create_like(old: &Path, folder: &Path) -> std::io::Result<NamedTempFile> {
         }
     };
     if let Some(old) = old {
-        // Only root may give a file to somebody else.
+        // Only root may give a file to another user.
         let _ = fchown(new.as_file(), Some(old.uid()), Some(old.gid()));
         new.as_file().set_permissions(Permissions::from_mode(mode))?;
     }
@@ -139,7 +139,7 @@ fn write_all(
     file: Option<&Path>,
 ) -> anyhow::Result<u64> {
     let failed = |e: std::io::Error| match file {
-        // Words, and not the error itself: nobody has "seen enough" of a pipe that goes by a name (`exit::code`).
+        // Words, and not the error itself: no reader has "seen enough" of a pipe that has a name (`exit::code`).
         Some(file) => anyhow::anyhow!("cannot write {}: {e}", file.display()),
         None => e.into(),
     };

@@ -97,7 +97,7 @@ struct UnderWay {
 #[derive(Default)]
 struct Counted {
     bytes: usize,
-    /// A thread has ended: nobody makes room for what it had.
+    /// A thread has ended: no thread makes space for what it had.
     ended: bool,
 }
 
@@ -489,7 +489,7 @@ mod tests {
             assert!(receiver.try_recv().is_err(), "the second did not wait");
             under_way.take_off(first.len());
             assert_eq!(receiver.recv_timeout(Duration::from_secs(120)).unwrap().records.len(), 1);
-            // A thread that ends leaves what it had; nobody waits for it.
+            // A thread that ends leaves what it had; no thread waits for it.
             drop(Putting(&under_way));
             assert_eq!(reader.join().unwrap(), (true, false));
         });

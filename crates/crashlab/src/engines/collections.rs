@@ -2,7 +2,7 @@
 //! together by transactions; those of std as reference.
 //!
 //! Strings are keys of the one map and values of the other, so that blocks come and go with entries. `Free` takes all
-//! four away and finds every block that nobody would reach any more; it is the last operation after each recovery.
+//! four away and finds every block that nothing points to any more; it is the last operation after each recovery.
 //!
 //! The other form maps its working copy from the durable copy, so that memory can be given back to it (page-out); on
 //! disks it acknowledges by interval.

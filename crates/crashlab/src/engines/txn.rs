@@ -1,10 +1,11 @@
 //! Durable transactions as a subject: bytes of a small working copy, changed by an executor with its commit protocol;
 //! an array as reference.
 //!
-//! It has several forms. In one the ownership records isolate, with solo mode now and then. In the others the model of
-//! transactional hardware does (on disks, one lock, and durability by interval). With persistent caches the commits of
-//! the second form wait for nobody. Two forms have the protocols of the SPHT-eADR dissertation: with volatile caches
-//! SPHT, isolated by the model and by one lock; with persistent ones SPHT-eADR, without and with flushes.
+//! It has several forms. In one the ownership records isolate, with solo mode now and then. In the others the model
+//! of transactional hardware does (on disks, one lock, and durability by interval). With persistent caches the
+//! commits of the second form wait for no other thread. Two forms have the protocols of the SPHT-eADR dissertation:
+//! with volatile caches SPHT, isolated by the model and by one lock; with persistent ones SPHT-eADR, without and
+//! with flushes.
 
 use crate::engines::subject::{Promised, Subject};
 use crate::machine::cursor::CrashDomain;

@@ -10,9 +10,10 @@
 //!
 //! A module that moved is accepted under the same condition, which opening checks word by word.
 //!
-//! A library that is not loaded at opening is *awaited* if the state has variables of it: they stay in their mirrors
-//! until the library comes. What the state points to is not awaited, since the library may come elsewhere: a commit
-//! takes no pointer into a library that came after opening, and opening refuses one into a library that is missing.
+//! A library that is not loaded at opening is *awaited* if the state has variables of it: they stay in their
+//! mirrors until the library is loaded. A library that the state only points to is not awaited, since it may be
+//! loaded at another address: a commit refuses pointers into a library that was loaded after opening, and opening
+//! refuses pointers into a library that is missing.
 
 use crate::{Error, Result};
 use mangrove_sys::{Module, loaded_modules};

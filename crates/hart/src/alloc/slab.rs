@@ -1,7 +1,7 @@
 //! Slots of a class: which are free, which thread may allocate them, and when a segment is empty again.
 //!
-//! The paper reserves nothing and walks a list from its head (Algorithms 2 and 6). Here the durable side knows only
-//! live leaves, and this volatile side knows the rest:
+//! The paper reserves nothing and walks a list from its head (Algorithms 2 and 6). Here the medium records only
+//! live leaves, and this file keeps the rest in DRAM:
 //!
 //! 1. Every slot is exactly one of these: live, in the cache of one lane, set in its chunk's free mask, or set aside by
 //!    compaction (`evacuate.rs`).

@@ -6,9 +6,9 @@
 //! bits of values, no micro-logs and no leaks (gaps 1 to 4, 11, 15).
 //!
 //! Recovery writes nothing to the medium but the effects of a committed batch, which are idempotent; so a crash
-//! during recovery equals a crash before it. (A map of an older version is upgraded: `recovery/upgrade.rs`. A region
-//! that has become larger gets a larger directory: `recovery/move_directory.rs`.) It
-//! corrects a torn update in memory only, because both readings of the line mean the same.
+//! during recovery equals a crash before it. (A map of an older version is upgraded: `recovery/upgrade.rs`. A
+//! region that has become larger gets a larger directory: `recovery/move_directory.rs`.) Recovery corrects a torn
+//! update in memory only, because both readings of the line mean the same.
 
 use crate::alloc::provide_again;
 use crate::format::layout::{

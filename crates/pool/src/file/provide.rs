@@ -3,7 +3,7 @@
 //! A range that is given back is a record in the log, like a flush: its bytes are zero from there on. So the order of
 //! `file/checkpoint.rs` holds for it, and so does what recovery proves: a page without bytes whose checksum is not that
 //! of zeros is damage, unless a checkpoint that gives it back is under way. Where the checkpoint would write zeros, it
-//! makes a hole, if nobody has asked for the range again (`file/released.rs`).
+//! makes a hole, if the owner has not asked for the range again (`file/released.rs`).
 //!
 //! Invariants:
 //! 1. Space is reserved before the region's user writes there: a checkpoint finds space for every page that it writes.
@@ -105,7 +105,7 @@ impl FileMedium {
                 self.make_space(ticket);
             }
         }
-        // SAFETY: the caller needs nothing that is there, and nobody stores to it.
+        // SAFETY: the caller needs nothing that is there, and no thread stores to it.
         unsafe { self.memory().discard_part(from as usize, (to - from) as usize) };
         Ok(true)
     }

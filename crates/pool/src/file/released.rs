@@ -1,8 +1,8 @@
 //! Parts of the region that were given back and not provided again: the checkpoint makes holes of their pages.
 //!
 //! Invariants:
-//! 1. A page becomes a hole only under the lock, and while it is in the list; whoever provides a part takes it out of
-//!    the list before it reserves space. So no space is taken that was reserved for a later write.
+//! 1. A page becomes a hole only under the lock, and while it is in the list; the thread that provides a part takes
+//!    it out of the list before it reserves space. So no space is taken that was reserved for a later write.
 //! 2. Parts in the list have whole pages, and do not overlap.
 
 use crate::Result;

@@ -3,11 +3,11 @@
 //! Invariants:
 //! 1. Records stand in the ring in the order in which `append` took the lock: the program's order for one thread,
 //!    and for many threads an order that respects every happens-before among them.
-//! 2. `kept <= tail <= durable <= sealed <= group_start <= pos <= space_end`, and the open group will end,
-//!    padded, within `space_end` (`kept + log_bytes`; the ring's old end while it grows): sealing never needs space.
-//!    `kept` is the position of the group that the superblock records, if it lies before the tail: a write that a crash
-//!    tears must not destroy it before a younger group is durable. Otherwise recovery would take the log for another's
-//!    (`log/scan.rs`).
+//! 2. `kept <= tail <= durable <= sealed <= group_start <= pos <= space_end`, and the open group will end, padded,
+//!    within `space_end` (`kept + log_bytes`; the ring's old end while it grows): sealing never needs space. `kept`
+//!    is the position of the group that the superblock records, if it lies before the tail: a write that a crash
+//!    tears must not destroy it before a younger group is durable. Otherwise recovery would take the log for
+//!    another pool's (`log/scan.rs`).
 //! 3. The ring's bytes in `tail..pos` are never overwritten. Those in `durable..sealed` belong to the leaders of
 //!    the group commit, each of which sealed a part; the checkpointer reads those before.
 //! 4. When the ring grows, everything in `kept..pos` keeps its place, in memory and in the file: so it grows only

@@ -9,10 +9,10 @@
 //! logs, in the order of one counter (`handover.rs`).
 //!
 //! Invariants:
-//! 1. Durable-order: an atomic group is durable before the first byte of the next one in its log is stored. Otherwise
-//!    a crash could keep the next one alone, and recovery would take the hole before it for damage. Where that cannot
-//!    be said, because an atomic group before it was deferred, it has a mark (`defer.rs`).
-//!    With `Order::Gaps` there is no fence: caches are persistent, and stores become durable in their order.
+//! 1. Durable-order: an atomic group is durable before the first byte of the next one in its log is stored.
+//!    Otherwise a crash could keep the next one alone, and recovery would take the hole before it for damage. An
+//!    atomic group that follows a deferred one, for which this is not sure, has a mark (`defer.rs`). With
+//!    `Order::Gaps` there is no fence: caches are persistent, and stores become durable in their order.
 //! 2. Durable-order: space is written again only when the head that frees it is durable. Otherwise recovery would
 //!    read new records as old ones.
 

@@ -479,7 +479,7 @@ impl Drop for LogLease {
                 if self.step == Step::Numbered {
                     rings.seal_void(&mut writer);
                 }
-                // A failure has poisoned the medium: whoever waits learns of it.
+                // A failure has poisoned the medium: each thread that waits gets the error.
                 let _ = rings.flush(&mut writer);
                 rings.publish(&mut writer);
             }

@@ -5,7 +5,7 @@ const PAGE_BYTES: usize = 4096;
 const PROBE_BYTES: usize = 8;
 
 /// Copies `len` bytes, page by page, to memory that is zero. Pages of zeros are not copied: there they would take
-/// memory, or space in a file, that nobody needs. O(len).
+/// memory, or space in a file, that is not needed. O(len).
 ///
 /// # Safety
 /// Both ranges are valid for `len` bytes, do not overlap, and no other thread stores to them meanwhile.

@@ -176,7 +176,7 @@ mod tests {
                 return 1;
             }
             // SAFETY: the child waits for the test's end. Its handlers are done when it says so: until then it has the
-            // lock, whoever lives.
+            // lock, whichever process lives.
             unsafe {
                 let mut byte = 0u8;
                 if libc::fork() == 0 {

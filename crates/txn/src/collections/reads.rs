@@ -72,7 +72,7 @@ impl Reads for PlainReads {
 
     #[inline(always)]
     fn read_bytes(&mut self, address: usize, into: &mut [u8]) -> Result<(), Infallible> {
-        // SAFETY: the address was found from a handle of an open heap, whose bytes nobody writes: the promise of
+        // SAFETY: the address was found from a handle of an open heap, whose bytes no thread writes: the promise of
         // `new`. The heap's base was exposed when it was opened.
         unsafe {
             let from: *const u8 = std::ptr::with_exposed_provenance(address);

@@ -129,7 +129,7 @@ impl RedoSink for GroupSink<'_> {
         self.log.turn.lock();
         // Relaxed: only the holder of the turn stores.
         let number = self.log.clock.0.load(Ordering::Relaxed) + 1;
-        // Release pairs with the Acquire in `newest`: whoever sees the number sees our locks.
+        // Release pairs with the Acquire in `newest`: a thread that sees the number sees our locks.
         self.log.clock.0.store(number, Ordering::Release);
         self.number = Some(number);
         number

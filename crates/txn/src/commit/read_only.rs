@@ -60,7 +60,7 @@ impl RedoSink for ReadOnlySink<'_> {
     }
 
     fn number(&mut self) -> u64 {
-        // AcqRel: whoever loads this number in `newest` sees our locks, and we see those of the numbers before.
+        // AcqRel: a thread that loads this number in `newest` sees our locks, and we see those of the numbers before.
         self.log.newest.fetch_add(1, Ordering::AcqRel) + 1
     }
 

@@ -111,7 +111,7 @@ impl Gate {
     #[inline(always)]
     pub(crate) fn enter(&self, slot: &Slot, newest: impl Fn() -> u64) -> (bool, u64) {
         loop {
-            // Relaxed: a guess. In solo mode nobody needs the snapshot, and 0 is older than any other: who waits for
+            // Relaxed: a guess. In solo mode no thread needs the snapshot, and 0 is older than any other: who waits for
             // older ones waits for it.
             let is_solo = self.shared.mode.load(Ordering::Relaxed) == slot.solo_mode();
             let snapshot = if is_solo { 0 } else { newest() };

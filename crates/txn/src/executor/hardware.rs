@@ -79,7 +79,7 @@ impl Hardware {
     /// state of memory if so.
     pub(crate) fn is_running(&self, core: usize) -> bool {
         // Acquire, so that the loads before stay before: pairs with the exchange in `expel`, which comes before the
-        // stores of whoever aborted us.
+        // stores of the thread that aborted us.
         crate::sync::fence(Ordering::Acquire);
         self.cores[core].0.load(Ordering::Acquire) == RUNNING
     }

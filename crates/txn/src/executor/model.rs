@@ -1,11 +1,11 @@
-//! A model of hardware transactions on real threads, for tests: on machines without RTM it takes the way of the
-//! executor that uses RTM, and it aborts when a test wants it to.
+//! A model of hardware transactions on real threads, for tests: on machines without RTM it takes the steps of the
+//! executor that uses RTM, and it aborts when a test asks for it.
 //!
-//! As on hardware, an attempt subscribes to the fallback lock: it reads the lock's line first, and so is aborted when
-//! a transaction takes the lock. After as many conflicts as [`RetryBudget`] says, one abort for capacity, or two aborts
-//! in a row without a reason, a transaction takes the lock. An attempt that finds the lock taken waits for it, and has
-//! not used up an attempt (otherwise one transaction on the lock sends all others there, too: the lemming effect; Dice,
-//! Herlihy, Lea, Lev, Luchangco, Mesard, Moir, Moore, Nussbaum, TRANSACT 2008).
+//! As on hardware, an attempt subscribes to the fallback lock: it reads the lock's line first, and so is aborted
+//! when a transaction takes the lock. After as many conflicts as [`RetryBudget`] says, one abort for capacity, or
+//! two aborts in a row without a reason, a transaction takes the lock. An attempt that finds the lock taken waits
+//! for it, and does not count as an attempt (otherwise one transaction with the lock sends all others to the lock
+//! too: the lemming effect; Dice, Herlihy, Lea, Lev, Luchangco, Mesard, Moir, Moore, Nussbaum, TRANSACT 2008).
 //!
 //! 1. The values and the number of the atomic group are taken while the core commits, before its writes can be
 //!    seen.

@@ -127,7 +127,7 @@ impl<'table> Records<'table> {
     /// Gives a record back.
     #[inline(always)]
     pub(crate) fn release(&self, index: u32, record: u64) {
-        // Release pairs with the Acquire of whoever sees the record free: it sees our bytes, too.
+        // Release pairs with the Acquire of a thread that sees the record free: it sees our bytes, too.
         self.at(index).store(record, Ordering::Release);
     }
 

@@ -259,7 +259,7 @@ impl<'htm, L: RedoLog> HtmThread<'htm, L> {
             self.sink.withdraw();
             return End::Aborted(status.into());
         }
-        // Relaxed: the hardware orders it; whoever takes the lock from now on aborts this attempt.
+        // Relaxed: the hardware orders it; a thread that takes the lock from now on aborts this attempt.
         if self.htm.lock.0.load(Ordering::Relaxed) != 0 {
             // SAFETY: in a transaction.
             unsafe { xabort::<LOCK_TAKEN>() };

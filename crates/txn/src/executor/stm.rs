@@ -213,7 +213,7 @@ impl<'stm, L: RedoLog> StmThread<'stm, L> {
     fn acknowledge(&mut self, commit: &Commit) -> Result<(), <L::Sink<'stm> as RedoSink>::Error> {
         match *commit {
             Commit::Wrote(number) => {
-                // Not kept in a variable: whoever copies the result loads more than was stored last, and such a load
+                // Not kept in a variable: a copy of the result would load more than was stored last, and such a load
                 // waits for the fence.
                 if let Err(cause) = self.tx.sink().finish() {
                     self.tx.wait_for_older(number);

@@ -538,7 +538,7 @@ impl<L: RedoLog> TxAccess for StmTx<'_, L> {
     #[inline(always)]
     fn write_piece(&mut self, address: usize, size: usize, value: u64) -> Result<(), Interrupted> {
         if let Some(at) = self.directly(address) {
-            // SAFETY: the memory gave it, for a whole word; nobody else writes.
+            // SAFETY: the memory gave it, for a whole word; no other thread writes.
             unsafe { self.replace(at, address, size, value) };
             return Ok(());
         }

@@ -92,7 +92,7 @@ struct Parts {
 impl Drop for Heap {
     fn drop(&mut self) {
         if self.process.is_here() {
-            // SAFETY: once, and nobody uses them afterwards.
+            // SAFETY: once, and no code uses them afterwards.
             unsafe { ManuallyDrop::drop(&mut self.parts) };
         }
     }

@@ -1,4 +1,4 @@
-//! The border between native and translated code, and the stubs that translated code jumps to.
+//! The entry to translated code and the exit from it, and the stubs that translated code jumps to.
 //!
 //! Hand-written machine code; `recompiler/run/context.rs` lays out everything that it addresses absolutely. Rules:
 //! - only `enter` touches memory below the program's stack pointer (its red zone);
