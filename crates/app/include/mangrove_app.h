@@ -354,7 +354,7 @@ mangrove_app_status mangrove_app_options_set_capacity(mangrove_app_options *opti
                                                       uint64_t bytes);
 
 // Bytes that the state's redo log may grow to; on persistent memory, bytes of a new state's log. They bound the
-// time of recovery, and the burst of writes that is taken without waiting. Default: 1 GiB; on persistent memory
+// time of recovery, and the burst of writes that is accepted without waiting. Default: 1 GiB; on persistent memory
 // 64 MiB.
 mangrove_app_status mangrove_app_options_set_log_bytes(mangrove_app_options *options,
                                                        uint64_t bytes);
@@ -375,8 +375,8 @@ mangrove_app_status mangrove_app_options_set_tracker(mangrove_app_options *optio
 // it, as it would outside of them: what it allocates comes from the process's own heap and not from the
 // state's, and what it writes is not tracked. For work that is not part of the state: making a reply, logging,
 // telling other clients. It must not write to the state, throw, or jump out. Any number of functions. A call
-// that the compiler has inlined is not noticed: name functions of another source file, or such that are not
-// inlined. Needs MANGROVE_APP_TRACKER_RECOMPILER; with another tracker opening returns
+// that the compiler has inlined is not noticed: name functions of another source file, or functions that are
+// not inlined. Needs MANGROVE_APP_TRACKER_RECOMPILER; with another tracker opening returns
 // MANGROVE_APP_ERR_TRACKER.
 mangrove_app_status mangrove_app_native(mangrove_app_options *options,
                                         const void *function);
@@ -540,7 +540,7 @@ mangrove_app_status mangrove_app_batch_call(const mangrove_app *app,
 // *ticket, which is 0 after an error. Tickets grow. If no batch is open and frees wait, the call commits
 // those.
 //
-// On persistent memory the batch is durable already: compare once after each commit.
+// On persistent memory the batch is durable when this returns: call mangrove_app_durable after each commit.
 //
 // Errors: MANGROVE_APP_ERR_POISONED, _BROKEN, _MOVED: nothing of the batch is durable, nor will be.
 // _BATCH: no batch is open and no free waits; another thread has it open; a forked child. _NESTED. A crash
@@ -549,7 +549,7 @@ mangrove_app_status mangrove_app_batch_call(const mangrove_app *app,
 mangrove_app_status mangrove_app_batch_commit(const mangrove_app *app,
                                               uint64_t *ticket);
 
-// The greatest ticket that is durable, in every durability mode: one load. It stands still once the medium
+// The greatest ticket that is durable, in every durability mode: one load. It grows no more once the medium
 // has failed. 0 for NULL. Threads: any.
 uint64_t mangrove_app_durable(const mangrove_app *app);
 
@@ -563,8 +563,8 @@ mangrove_app_status mangrove_app_wait(const mangrove_app *app,
                                       uint64_t ticket);
 
 // A descriptor for the program's event loop (an eventfd, not blocking, close-on-exec). It becomes readable
-// when a batch has become durable that was not when mangrove_app_batch_commit returned, and once when the
-// medium has failed. The loop reads its eight bytes and then looks at mangrove_app_durable.
+// when a batch becomes durable after its mangrove_app_batch_commit has returned, and once when the medium
+// has failed. The loop reads its eight bytes and then calls mangrove_app_durable.
 //
 // The first call starts a thread that has all signals blocked and makes batches durable, one sync after
 // the other; without it mangrove_app_wait does that. The descriptor stays the application's, and

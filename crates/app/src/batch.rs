@@ -34,7 +34,7 @@ pub unsafe extern "C" fn mangrove_app_batch_call(
 /// *ticket, which is 0 after an error. Tickets grow. If no batch is open and frees wait, the call commits
 /// those.
 ///
-/// On persistent memory the batch is durable already: compare once after each commit.
+/// On persistent memory the batch is durable when this returns: call mangrove_app_durable after each commit.
 ///
 /// Errors: MANGROVE_APP_ERR_POISONED, _BROKEN, _MOVED: nothing of the batch is durable, nor will be.
 /// _BATCH: no batch is open and no free waits; another thread has it open; a forked child. _NESTED. A crash
@@ -56,7 +56,7 @@ pub unsafe extern "C" fn mangrove_app_batch_commit(
     })
 }
 
-/// The greatest ticket that is durable, in every durability mode: one load. It stands still once the medium
+/// The greatest ticket that is durable, in every durability mode: one load. It grows no more once the medium
 /// has failed. 0 for NULL. Threads: any.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mangrove_app_durable(app: *const mangrove_app) -> u64 {
@@ -79,8 +79,8 @@ pub unsafe extern "C" fn mangrove_app_wait(app: *const mangrove_app, ticket: u64
 }
 
 /// A descriptor for the program's event loop (an eventfd, not blocking, close-on-exec). It becomes readable
-/// when a batch has become durable that was not when mangrove_app_batch_commit returned, and once when the
-/// medium has failed. The loop reads its eight bytes and then looks at mangrove_app_durable.
+/// when a batch becomes durable after its mangrove_app_batch_commit has returned, and once when the medium
+/// has failed. The loop reads its eight bytes and then calls mangrove_app_durable.
 ///
 /// The first call starts a thread that has all signals blocked and makes batches durable, one sync after
 /// the other; without it mangrove_app_wait does that. The descriptor stays the application's, and

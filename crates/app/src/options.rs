@@ -205,7 +205,7 @@ pub unsafe extern "C" fn mangrove_app_options_set_capacity(
 }
 
 /// Bytes that the state's redo log may grow to; on persistent memory, bytes of a new state's log. They bound the
-/// time of recovery, and the burst of writes that is taken without waiting. Default: 1 GiB; on persistent memory
+/// time of recovery, and the burst of writes that is accepted without waiting. Default: 1 GiB; on persistent memory
 /// 64 MiB.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mangrove_app_options_set_log_bytes(
@@ -241,8 +241,8 @@ pub unsafe extern "C" fn mangrove_app_options_set_tracker(
 /// it, as it would outside of them: what it allocates comes from the process's own heap and not from the
 /// state's, and what it writes is not tracked. For work that is not part of the state: making a reply, logging,
 /// telling other clients. It must not write to the state, throw, or jump out. Any number of functions. A call
-/// that the compiler has inlined is not noticed: name functions of another source file, or such that are not
-/// inlined. Needs MANGROVE_APP_TRACKER_RECOMPILER; with another tracker opening returns
+/// that the compiler has inlined is not noticed: name functions of another source file, or functions that are
+/// not inlined. Needs MANGROVE_APP_TRACKER_RECOMPILER; with another tracker opening returns
 /// MANGROVE_APP_ERR_TRACKER.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mangrove_app_native(

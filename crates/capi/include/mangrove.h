@@ -2,8 +2,8 @@
  * mangrove.h: durable in-memory data at close to memory speed.
  * Long because one header has every function of the library, with its documentation.
  *
- * A mangrove_map is an ordered map from byte strings to byte strings. A working copy in DRAM takes
- * the traffic; a pool (a directory on a disk, or persistent memory) holds what survives. With the
+ * A mangrove_map is an ordered map from byte strings to byte strings. Programs read and write a working
+ * copy in DRAM; a pool (a directory on a disk, or persistent memory) keeps what survives. With the
  * default durability a call that returns MANGROVE_OK is acknowledged: SIGKILL, a kernel panic or a
  * power cut a nanosecond later does not lose it.
  *
@@ -651,9 +651,9 @@ mangrove_status mangrove_options_set_busy_wait(mangrove_options *options,
 mangrove_status mangrove_options_set_capacity(mangrove_options *options,
                                               uint64_t bytes);
 
-// Bytes that the pool's redo log may grow to, 16 KiB to 1 GiB (file medium). It begins small and grows with use. They
-// bound the time of recovery, and the burst of writes that is taken without waiting. The pool keeps them; fewer than
-// its log has by now are refused. Default: 1 GiB.
+// Bytes that the pool's redo log may grow to, 16 KiB to 1 GiB (file medium). The log begins small and grows with use.
+// This limit bounds the time of recovery, and the burst of writes that is accepted without waiting. The pool records
+// it; a limit below the log's present size is refused. Default: 1 GiB.
 mangrove_status mangrove_options_set_log_bytes(mangrove_options *options,
                                                uint64_t bytes);
 
@@ -724,8 +724,8 @@ mangrove_status mangrove_map_get_into(const mangrove_map *map,
 // The values of `count` keys. All four arrays have `count` elements: the keys, their lengths, and in
 // their order copies of their values and the lengths of these; give each copy back with mangrove_free.
 // A copy is NULL where there is no such key; a NUL byte follows it, as in mangrove_map_get. Where the
-// map is larger than the processor's caches, this takes a fraction of the time of single calls: the
-// lookups wait for memory together.
+// map is larger than the processor's caches, this takes a fraction of the time of single calls,
+// because the cache misses of the lookups overlap.
 //
 // Each value is what mangrove_map_get would return at some moment during the call; for values of one
 // moment see mangrove_map_snapshot. Returns MANGROVE_OK whether keys are there or not.
@@ -989,8 +989,8 @@ mangrove_status mangrove_pool_check(const char *path,
 // Makes a new map at `path` with what `fill` puts into the map that it gets, with `context`. On the medium
 // file it is written without a redo log, most of it in the background: with a quarter of the bytes that the
 // same writes to an open map cost. Its writes do not wait for the disk. Open it with mangrove_map_open
-// afterwards. Of `options`, which may be NULL for all defaults, what says whether a pool may or must exist
-// does not count: `path` must be free.
+// afterwards. `options` may be NULL for all defaults; whether they allow or demand an existing pool does
+// not count: `path` must be free.
 //
 // `fill` may read, put, delete and write batches; keys in order are not needed. mangrove_map_checkpoint ends
 // the load: what `fill` writes after it fails.
@@ -1148,7 +1148,7 @@ mangrove_status mangrove_heap_options_set_capacity(mangrove_heap_options *option
                                                    uint64_t bytes);
 
 // Bytes that the heap's redo log may grow to, 16 KiB to 1 GiB; on persistent memory the bytes of each of its
-// logs. They bound the time of recovery, and the burst of transactions that is taken without waiting.
+// logs. They bound the time of recovery, and the burst of transactions that is accepted without waiting.
 // Default: 1 GiB; on persistent memory 64 MiB.
 mangrove_status mangrove_heap_options_set_log_bytes(mangrove_heap_options *options,
                                                     uint64_t bytes);
@@ -1226,8 +1226,8 @@ mangrove_status mangrove_tx_abort(mangrove_tx **tx);
 // NULL; 0 otherwise). Everything is undone then, and nothing was allocated or freed.
 // Errors: that of the first access of the last run that failed, whatever the body returned after it: all is
 // undone. MANGROVE_ERR_TX_MISPLACED: the calling thread is inside a transaction on this heap (use its `tx`),
-// or a signal handler has interrupted the library, or a destructor of the thread (of a C++ thread_local, of
-// pthread_key_create) calls, and what the thread had of the heap has gone. MANGROVE_ERR_UNSUPPORTED: in a
+// or a signal handler has interrupted the library, or the call comes from a destructor of a thread that is
+// ending (a C++ thread_local, pthread_key_create) and has left the heap. MANGROVE_ERR_UNSUPPORTED: in a
 // child of the process that opened the heap, also one that the body has forked. _POISONED, _NO_SPACE, _IO,
 // _NO_MEMORY: all is undone.
 // MANGROVE_ERR_IN_DOUBT: other threads have seen it, and a crash may undo it.

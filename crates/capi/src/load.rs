@@ -19,8 +19,8 @@ pub type mangrove_fill_callback =
 /// Makes a new map at `path` with what `fill` puts into the map that it gets, with `context`. On the medium
 /// file it is written without a redo log, most of it in the background: with a quarter of the bytes that the
 /// same writes to an open map cost. Its writes do not wait for the disk. Open it with mangrove_map_open
-/// afterwards. Of `options`, which may be NULL for all defaults, what says whether a pool may or must exist
-/// does not count: `path` must be free.
+/// afterwards. `options` may be NULL for all defaults; whether they allow or demand an existing pool does
+/// not count: `path` must be free.
 ///
 /// `fill` may read, put, delete and write batches; keys in order are not needed. mangrove_map_checkpoint ends
 /// the load: what `fill` writes after it fails.

@@ -187,8 +187,8 @@ pub unsafe extern "C" fn mangrove_map_get_into(
 /// The values of `count` keys. All four arrays have `count` elements: the keys, their lengths, and in
 /// their order copies of their values and the lengths of these; give each copy back with mangrove_free.
 /// A copy is NULL where there is no such key; a NUL byte follows it, as in mangrove_map_get. Where the
-/// map is larger than the processor's caches, this takes a fraction of the time of single calls: the
-/// lookups wait for memory together.
+/// map is larger than the processor's caches, this takes a fraction of the time of single calls,
+/// because the cache misses of the lookups overlap.
 ///
 /// Each value is what mangrove_map_get would return at some moment during the call; for values of one
 /// moment see mangrove_map_snapshot. Returns MANGROVE_OK whether keys are there or not.

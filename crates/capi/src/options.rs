@@ -287,9 +287,9 @@ pub unsafe extern "C" fn mangrove_options_set_capacity(
     set_option!(guard_unit, options.all.capacity(bytes_of(bytes, CAPACITY_BYTES, "the capacity of a map")?))
 }
 
-/// Bytes that the pool's redo log may grow to, 16 KiB to 1 GiB (file medium). It begins small and grows with use. They
-/// bound the time of recovery, and the burst of writes that is taken without waiting. The pool keeps them; fewer than
-/// its log has by now are refused. Default: 1 GiB.
+/// Bytes that the pool's redo log may grow to, 16 KiB to 1 GiB (file medium). The log begins small and grows with use.
+/// This limit bounds the time of recovery, and the burst of writes that is accepted without waiting. The pool records
+/// it; a limit below the log's present size is refused. Default: 1 GiB.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mangrove_options_set_log_bytes(
     options: *mut mangrove_options,

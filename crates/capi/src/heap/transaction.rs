@@ -109,8 +109,8 @@ unsafe fn run(
 /// NULL; 0 otherwise). Everything is undone then, and nothing was allocated or freed.
 /// Errors: that of the first access of the last run that failed, whatever the body returned after it: all is
 /// undone. MANGROVE_ERR_TX_MISPLACED: the calling thread is inside a transaction on this heap (use its `tx`),
-/// or a signal handler has interrupted the library, or a destructor of the thread (of a C++ thread_local, of
-/// pthread_key_create) calls, and what the thread had of the heap has gone. MANGROVE_ERR_UNSUPPORTED: in a
+/// or a signal handler has interrupted the library, or the call comes from a destructor of a thread that is
+/// ending (a C++ thread_local, pthread_key_create) and has left the heap. MANGROVE_ERR_UNSUPPORTED: in a
 /// child of the process that opened the heap, also one that the body has forked. _POISONED, _NO_SPACE, _IO,
 /// _NO_MEMORY: all is undone.
 /// MANGROVE_ERR_IN_DOUBT: other threads have seen it, and a crash may undo it.
