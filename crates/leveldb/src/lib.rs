@@ -1,8 +1,8 @@
-//! LevelDB's C API over Mangrove: a program written for `<leveldb/c.h>` links to this library instead, unchanged, and
-//! every synced write is durable at Mangrove's speed.
+//! LevelDB's C API over Mangrove: a program written for `<leveldb/c.h>` links to this library instead, unchanged.
 //!
 //! The entry points have LevelDB's names, types and conventions (errors are strings from malloc(), see `status.rs`);
-//! the header is LevelDB's own. docs/leveldb.md lists the differences.
+//! a test compares them with LevelDB's header. `cpp` has the C++ classes over them, and headers of our own.
+//! docs/leveldb.md lists the differences.
 //!
 //! Invariants:
 //! 1. Each entry point that calls or drops a part of an engine does so inside `status::guard`, `quietly` or `caught`.

@@ -1,7 +1,7 @@
 //! Durable in-memory data at close to memory speed.
 //!
-//! A [`Map`] is an ordered map from byte strings to byte strings. A working copy in DRAM takes the
-//! traffic; a *pool* on a disk or on persistent memory holds what survives. In the default
+//! A [`Map`] is an ordered map from byte strings to byte strings. Programs read and write a working
+//! copy in DRAM; a *pool* on a disk or on persistent memory keeps what survives. In the default
 //! durability a call that returned `Ok` is *acknowledged*: SIGKILL, a kernel panic or a power cut
 //! a nanosecond later does not lose it.
 //!

@@ -1,6 +1,6 @@
 //! Floor 0: operating-system and CPU primitives that more than one crate needs.
 //!
-//! (The recompiler, the arena's interposition and the LevelDB door name the operating system and the CPU, too.)
+//! (The recompiler, the allocator's names in `app` and the LevelDB door call the operating system and the CPU too.)
 
 mod cpu;
 mod digits;
