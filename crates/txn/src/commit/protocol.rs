@@ -12,7 +12,8 @@ use std::sync::Arc;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Protocol {
-    /// By the medium: [`Protocol::OneFence`] on dax and emulated; on the file medium one device write for many commits.
+    /// By the medium: [`Protocol::OneFence`] on dax and emulated (a heap on RTM or its model takes one of the protocols
+    /// SPHT); on the file medium one device write for many commits.
     #[default]
     Automatic,
     /// Dense numbers, one fence. On dax and emulated.

@@ -1,4 +1,4 @@
-//! How isolation is got. Ownership records with solo mode, Intel RTM, one lock, and a model of transactional hardware.
+//! What isolates transactions: ownership records with solo mode, Intel RTM, one lock, a model of hardware transactions.
 
 mod backoff;
 mod crowd;
