@@ -1,7 +1,8 @@
-/* The commands of a pipeline find their keys in the cache. A client's buffer holds the next commands, so their keys are
- * known, and the fields and members after them. What each lookup would wait for, one line of memory after the other, is
- * asked for in turns for all of them, by the server's own incremental lookup. Nothing rests on it: a key that is not
- * found, or that changes until its command runs, costs that command a miss. */
+/* Looks up the keys of a client's pipeline ahead, so that its commands find them in the cache. A client's buffer
+ * holds the next commands, so their keys are known, and the fields and members after them. Each lookup would wait for
+ * several cache lines, one after the other; here the server's own incremental lookup requests those of all keys in
+ * turns. Nothing depends on the result: a key that is not found, or that changes until its command runs, costs that
+ * command a cache miss. */
 #include "glue.h"
 #include "hashtable.h"
 

@@ -1,11 +1,11 @@
-/* Which keys the units under way change: for the hash of each key, the newest batch that changed a key with it. Keys
- * that share a hash wait for each other, and no more comes of it. Three sources tell: the keys that a write command
- * names, what the server tells clients that watch (expiry, eviction, values that blocked clients take), and
- * databases that are emptied or exchanged.
+/* Which keys the batches under way change: for the hash of each key, the newest batch that changed a key with it.
+ * Keys that share a hash wait for each other; that costs time only. There are three sources: the keys that a write
+ * command names, what the server reports to clients that watch (expiry, eviction, values that blocked clients take),
+ * and databases that are emptied or exchanged.
  *
- * Only the low 16 bits of a batch's number are kept: each change stores to a line that is rarely near, and a quarter of
- * the lines stays in the cache. What is read back is the newest batch with these bits, so a read waits for the right
- * batch or, once in thousands, for a younger one. */
+ * Only the low 16 bits of a batch's number are kept, so that the table has a quarter of the cache lines: each change
+ * stores to a line that is rarely in the cache. A reader takes the newest batch with these bits, so it waits for the
+ * right batch or, once in thousands, for a younger one. */
 #include "glue.h"
 
 /* A power of two. */

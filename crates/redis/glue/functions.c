@@ -1,5 +1,5 @@
-/* FUNCTION LOAD and its like: the interpreter is made afresh at each start, so the libraries' sources are part of the
- * state. Whether they changed is compared at the end of each round. */
+/* FUNCTION LOAD and its like: the server makes the interpreter anew at each start, so the libraries' sources are part
+ * of the state. The end of each round compares whether they changed. */
 #include "glue.h"
 
 /* Compiled sources so far. A library that replaces another one leaves the other numbers as they were. */

@@ -1,12 +1,13 @@
-/* Replies wait for their unit. A client (a replica is one) that has something to be sent is parked with the number of
- * the batch that its output may rest on; the loop goes on executing meanwhile, and lets it go when the medium is that
- * far. Three doors lead out: the list of pending writes, `writeToClient` (write handlers), and the I/O threads.
+/* Replies wait for their batch. A client (a replica is one) that has output is parked with the number of the newest
+ * batch on which the output may depend. The loop executes other commands meanwhile, and sends the output when that
+ * batch is durable. Output can leave in three ways: the list of pending writes, `writeToClient` (write handlers), and
+ * the I/O threads.
  *
  * Invariants:
  *   1. A client's output leaves only when every batch up to the newest one in which it can have been written is
- *      durable. Where output was added to a parked client, that is the newest batch there is: `mark` tells.
- *   2. A client that always has newer output (a replica, a subscriber under load) waits at most PARKED_US_MAX: then the
- *      loop itself waits for the medium. */
+ *      durable. Where output was added to a parked client, that is the newest batch there is: `mark` records it.
+ *   2. A client that always has newer output (a replica, a subscriber under load) waits at most PARKED_US_MAX: then
+ *      the loop itself waits for the medium. */
 #include "glue.h"
 
 #define PARKED_US_MAX 5000
@@ -52,7 +53,7 @@ size_t gate_parked(void) { return parked; }
 
 /* ---- the medium ---- */
 
-/* For tests: a unit counts as durable only some time after its commit. A timer comes back for it. */
+/* For tests: a batch counts as durable only some time after its commit. A timer looks again then. */
 static bool is_held_back(monotime since) {
     return settings.hold_ms && getMonotonicUs() - since < settings.hold_ms * 1000ULL;
 }

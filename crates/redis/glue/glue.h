@@ -6,7 +6,7 @@
  *      the exceptions.
  *   2. A commit is made at the end of a round of the event loop, never within one: a request whose argument
  *      became a value holds a reference to it until the client is reset.
- *   3. No byte leaves for a client or a replica while a unit that it may rest on is not durable. */
+ *   3. No byte leaves for a client or a replica while a batch on which it may depend is not durable. */
 #ifndef MANGROVE_GLUE_H
 #define MANGROVE_GLUE_H
 
@@ -62,9 +62,9 @@ typedef struct {
     int medium;             /* of mangrove_app_medium */
     unsigned write_ns, read_ns;
     uint64_t log_bytes;     /* 0: the library's default */
-    int slow_ms;            /* units that take longer are logged; 0: none */
+    int slow_ms;            /* batches that take longer are logged; 0: none */
     int wait_in_loop;       /* replies wait in the loop instead of being parked */
-    int hold_ms;            /* a unit counts as durable so much later, for tests */
+    int hold_ms;            /* a batch counts as durable so much later, for tests */
     int fence;
     int apart;              /* the log gets what each command wrote, for measurements of deduplication */
     const char *without;    /* a hook left out, for tests of the tests */

@@ -1,6 +1,6 @@
 /* Lazy frees (UNLINK, FLUSHALL ASYNC, lazyfree-lazy-*). A background thread's frees belong to no batch, and a crash
- * would leak what it had not got to. So detached values lie in a persistent list, and a timer of the loop frees them in
- * slices, as tracked calls. */
+ * would leak what the thread had not freed yet. So detached values lie in a persistent list, and a timer of the loop
+ * frees them in slices, as tracked calls. */
 #include "glue.h"
 
 /* As lazyfree.c: fewer allocations are freed at once. */

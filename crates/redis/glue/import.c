@@ -1,5 +1,5 @@
 /* Files that become the state: at the first start a dump.rdb or an AOF, on a replica what its primary sends. The file
- * is read natively and each piece goes into the databases by a tracked call, so that the import is committed in units
+ * is read natively, and tracked calls put each piece into the databases, so that the import is committed in batches
  * of about 64 MiB. Until the flag that ends it is committed, a crash leaves nothing of it. */
 #include "glue.h"
 
@@ -19,7 +19,7 @@ void import_slice(void) {
     if (used < used_at_commit) used_at_commit = used;
     if (used - used_at_commit < IMPORT_UNIT_BYTES) return;
     commit();
-    /* One unit at a time: else the log fills faster than the medium takes it. */
+    /* One batch at a time: else the log fills faster than the medium takes it. */
     if (mangrove_app_wait(app, last_ticket) != MANGROVE_APP_OK) die("the medium failed");
     used_at_commit = used;
 }

@@ -1,6 +1,6 @@
-/* What is transient although commands do it: replies, notifications, propagation. These functions run natively inside
- * commands, on the process's own heap; else they would be logged, and a crash would leak them. None of them writes to
- * the keyspace, but for counts of references that are given back before the round ends. */
+/* Functions whose work is transient although commands call them: replies, notifications, propagation. They run
+ * natively inside commands, on the process's own heap; otherwise their work would be logged, and a crash would leak
+ * it. None of them writes to the keyspace, except reference counts that are given back before the round ends. */
 #include "glue.h"
 #include "bio.h"
 

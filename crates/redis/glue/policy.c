@@ -1,5 +1,6 @@
-/* Lookups move entries of a table that is being rehashed, and outside of commands nobody tracks that: the next commit
- * would take half of it. AVOID makes them leave such a table alone; inside, the server's own wish holds. */
+/* Lookups move entries of a table that is being rehashed. Outside of commands no tracker records that, and the next
+ * commit would log a part of it. AVOID makes lookups leave such a table alone; inside commands the server's own
+ * policy holds. */
 #include "glue.h"
 
 static hashtableResizePolicy wish = HASHTABLE_RESIZE_ALLOW;

@@ -1,6 +1,6 @@
-/* A read waits for the units that changed its keys, and for no other: its answer rests on nothing else. This holds for
- * commands whose answer is that of the keys they name. All others, scripts and transactions among them, wait for every
- * unit before them, and so does a client whose output has anything else in it. */
+/* A read waits for the batches that changed its keys, and for no others: its reply depends on nothing else. This
+ * holds for commands whose reply depends only on the keys that they name. All others, scripts and transactions among
+ * them, wait for every batch before them, and so does a client whose output has anything else in it. */
 #include "glue.h"
 
 static serverCommandProc *proc_behind[COMMANDS_MAX];

@@ -1,5 +1,6 @@
 /* The check at the start that each hook is the one in use: a few commands on a database of their own, each of which
- * must come to its hook. What the compiler inlined, no linker reaches; the build refuses that too (`scripts/build`). */
+ * must reach its hook. The linker cannot replace what the compiler inlined; the build refuses that too
+ * (`scripts/build`). */
 #include "glue.h"
 
 struct rehearsal {

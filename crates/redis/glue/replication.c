@@ -1,5 +1,5 @@
-/* The replication id and offset are committed in the unit of the writes that they count. After a restart the server
- * finds them as it would in a dump.rdb: a replica goes on where the durable stream ended. */
+/* The replication id and offset are committed in the batch of the writes that they count. After a restart the server
+ * finds them as it would in a dump.rdb: a replica continues where the durable stream ended. */
 #include "glue.h"
 
 static bool moved(void) {

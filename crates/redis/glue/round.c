@@ -1,5 +1,5 @@
-/* One round of the event loop is one batch: tracked calls collect in it, and its end commits them as one unit. So a
- * transaction, a script, and everything that they touch is atomic without more. */
+/* One round of the event loop is one batch: tracked calls collect in it, and its end commits them as one atomic
+ * group. So a transaction, a script, and everything that they change is atomic without further work. */
 #include "glue.h"
 
 /* What `before_commit` takes. */
@@ -24,7 +24,7 @@ void track(void (*f)(void *), void *ctx) {
     if (mangrove_app_batch_call(app, f, ctx) != MANGROVE_APP_OK) die("a command could not be tracked");
     policy_outside();
     inside = 0;
-    /* The planted bug: a transaction is no unit then. Its answer waits for the last of its calls. */
+    /* The injected fault: a transaction is not one batch then. Its reply waits for the last of its calls. */
     if (left_out("unit") && !starting && !committing) {
         commit();
         dirty = 1;

@@ -1,8 +1,7 @@
-/* What everything rests on: the handle of the state, its root, and the settings, which come from the launcher by the
- * environment. */
+/* The handle of the state, its root, and the settings, which the launcher passes by the environment. */
 #include "glue.h"
 
-/* Units that take longer are logged. */
+/* Batches that take longer are logged. */
 #define SLOW_MS_DEFAULT 100
 
 mangrove_app *app;

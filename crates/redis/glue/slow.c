@@ -1,9 +1,9 @@
-/* Slow units: a round of the event loop whose unit took long from its commit to durability is logged, with what was in
- * it and where the time went. With interval durability replies do not wait for the medium, so its time does not count.
- * The launcher sets the limit (`--slow-batch-ms`). */
+/* Slow batches: a round of the event loop whose batch took long from its commit to durability is logged, with what
+ * was in it and what took the time. With interval durability replies do not wait for the medium, so its time does not
+ * count. The launcher sets the limit (`--slow-batch-ms`). */
 #include "glue.h"
 
-/* Units under way at most; more are not watched. */
+/* Batches under way at most; more are not watched. */
 #define WATCHED_MAX 128
 
 typedef struct {
@@ -45,7 +45,7 @@ static void report(const unit_t *u, long long medium_us) {
         u->commit_us / 1000.0, medium_us / 1000.0);
 }
 
-/* The unit has its ticket; `commands` is how many there were since the start. */
+/* The batch has its ticket; `commands` is how many there were since the start. */
 void slow_committed(uint64_t ticket, long long commands) {
     if (!settings.slow_ms) return;
     uint64_t bytes = logged_bytes();
@@ -65,7 +65,7 @@ void slow_committed(uint64_t ticket, long long commands) {
     }
 }
 
-/* All units up to this ticket are durable. */
+/* All batches up to this ticket are durable. */
 void slow_durable(uint64_t durable) {
     if (head == tail || watched[head % WATCHED_MAX].ticket > durable) return;
     monotime now = getMonotonicUs();

@@ -9,7 +9,7 @@ static bool is_to_give_back;
 static void say(int fd, const char *text) {
     char line[600];
     int len = snprintf(line, sizeof line, "%d:M # mangrove: %s\n", (int)getpid(), text);
-    if (write(fd, line, (size_t)len) < 0) return; /* nobody is left to be told */
+    if (write(fd, line, (size_t)len) < 0) return; /* there is no other way to report it */
 }
 
 /* An allocation failed, inside a command mostly: the command cannot be taken back, so the process ends, and the next

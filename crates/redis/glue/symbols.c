@@ -1,4 +1,4 @@
-/* Names of the program's functions, those that only their own file knows included: the linker keeps them in the table
+/* Names of the program's functions, also of those that only their own file knows: the linker keeps them in the table
  * of symbols of the file, where `dladdr` does not look. */
 #define _GNU_SOURCE
 #include "glue.h"

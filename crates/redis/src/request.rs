@@ -47,7 +47,7 @@ pub(crate) struct Request {
     pub(crate) medium: Option<String>,
     pub(crate) log_bytes: Option<u64>,
     pub(crate) builds: Option<PathBuf>,
-    /// Units that take longer are logged; none: as the glue has it.
+    /// Batches that take longer are logged; none: as the glue has it.
     pub(crate) slow_batch_ms: Option<u32>,
     /// Where scrapes are answered.
     pub(crate) metrics_port: Option<u16>,
