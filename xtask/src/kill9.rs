@@ -49,7 +49,7 @@ pub(crate) struct Args {
     /// What the pools lie on, as `mangrove-stress --medium` takes it: file, emulated, dax
     #[arg(long, default_value = "file")]
     medium: String,
-    /// Folder for the pools, on the disk to be tested
+    /// Directory for the pools, on the disk to be tested
     #[arg(long)]
     dir: Option<PathBuf>,
     /// Plant a bug, such as a writer that acknowledges before it is durable, and demand that it is found out

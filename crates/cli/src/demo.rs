@@ -34,7 +34,7 @@ pub(crate) use bank::{TransferArgs, transfer};
   mangrove demo
   mangrove demo --dir /mnt/disk --threads 64")]
 pub(crate) struct Args {
-    /// Folder for the pools; they end up in DIR/demo.pool, DIR/demo.heap and DIR/demo.sqlite
+    /// Directory for the pools; they end up in DIR/demo.pool, DIR/demo.heap and DIR/demo.sqlite
     #[arg(long, default_value = "data")]
     dir: PathBuf,
     /// File of words, one a line; the largest English list in /usr/share/dict when left out
@@ -169,7 +169,7 @@ fn read_words(path: &Path) -> anyhow::Result<Vec<Vec<u8>>> {
     Ok(words)
 }
 
-/// A folder without the pool of an earlier demo.
+/// A directory without the pool of an earlier demo.
 fn prepare(dir: &Path, name: &str) -> anyhow::Result<PathBuf> {
     std::fs::create_dir_all(dir).with_context(|| format!("cannot create {}", dir.display()))?;
     let pool = dir.join(name);

@@ -13,8 +13,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Say what this machine and a folder on it can promise, what Mangrove would choose, and why.
-/// Writes one small file in the folder for about a second, and removes it.
+/// Report what this machine and a directory on it can promise, what Mangrove would choose, and why.
+/// Writes one small file in the directory for about a second, and removes it.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   mangrove doctor
@@ -23,7 +23,7 @@ use std::time::Duration;
 Environment: MANGROVE_DOMAIN (adr, eadr) and MANGROVE_FLUSH (clwb, clflushopt, clflush) override what
 the platform says.")]
 pub(crate) struct Args {
-    /// Folder on the disk in question
+    /// Directory on the disk in question
     #[arg(default_value = ".")]
     dir: PathBuf,
     /// Milliseconds to measure durable writes for

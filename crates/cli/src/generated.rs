@@ -16,10 +16,10 @@ pub(crate) struct CompletionsArgs {
     shell: Shell,
 }
 
-/// Write the man pages into a folder. `make install` installs them.
+/// Write the man pages into a directory. `make install` installs them.
 #[derive(clap::Args)]
 pub(crate) struct ManArgs {
-    /// The folder; it has to be there
+    /// The directory; it has to be there
     folder: PathBuf,
 }
 

@@ -56,7 +56,7 @@ enum Command {
     /// Look at a pool without opening what is in it
     #[command(subcommand)]
     Pool(pool::Command),
-    /// Say what this machine can promise, and what Mangrove would choose and why
+    /// Report what this machine can promise, and what Mangrove would choose and why
     Doctor(doctor::Args),
     /// Load a dictionary, kill the loader at a random point, and show that nothing is lost
     Demo(demo::Args),
@@ -68,7 +68,7 @@ enum Command {
     Leveldb(leveldb::Command),
     /// Print the completions of a shell
     Completions(generated::CompletionsArgs),
-    /// Write the man pages into a folder
+    /// Write the man pages into a directory
     #[command(hide = true)]
     Man(generated::ManArgs),
     /// Measure

@@ -36,7 +36,7 @@ pub(crate) struct OpenArgs {
     /// emulated=W/R/L (flushes queue, L nanoseconds a line, and fences wait)
     #[arg(long, default_value = "auto")]
     pub(crate) medium: Medium,
-    /// The devdax device that holds the data of a new pool on dax, like /dev/dax0.0; the pool's folder may lie
+    /// The devdax device that holds the data of a new pool on dax, like /dev/dax0.0; the pool's directory may lie
     /// anywhere
     #[arg(long, value_name = "DEVICE")]
     pub(crate) devdax: Option<PathBuf>,

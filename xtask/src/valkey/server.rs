@@ -44,7 +44,7 @@ impl Programs {
         absolute(&found)
     }
 
-    /// A folder with `src/valkey-server`, which is a stock server, and `tests`.
+    /// A directory with `src/valkey-server`, which is a stock server, and `tests`.
     pub(super) fn valkey(&self) -> Result<PathBuf> {
         let named = self.valkey.clone().or_else(|| std::env::var_os("MANGROVE_VALKEY").map(PathBuf::from));
         let found = named.unwrap_or_else(|| tree::root().join(BUILDS).join("source"));

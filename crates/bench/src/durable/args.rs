@@ -18,13 +18,13 @@ pub struct DurableArgs {
     /// Sizes of the states to recover, in MiB, comma separated
     #[arg(long, value_delimiter = ',', default_value = "1024,8192")]
     pub states: Vec<u64>,
-    /// Folder on the disk to be measured; states are made in it and removed again
+    /// Directory on the disk to be measured; states are made in it and removed again
     #[arg(long, default_value = "bench-pools")]
     pub dir: PathBuf,
     /// The repository, for the programs that are built for this bench (default: where this one was built)
     #[arg(long, value_name = "DIR")]
     pub sources: Option<PathBuf>,
-    /// Folder of libmangrove_app.so (default: that of this program)
+    /// Directory of libmangrove_app.so (default: that of this program)
     #[arg(long, value_name = "DIR")]
     pub libraries: Option<PathBuf>,
     /// The work of a child process of this bench, which is killed

@@ -27,7 +27,7 @@ pub struct MapArgs {
     /// Subjects to compare, comma separated (default: all that are built in)
     #[arg(long, value_delimiter = ',')]
     pub subjects: Vec<String>,
-    /// Folder on the disk to be measured; pools are made in it and removed again
+    /// Directory on the disk to be measured; pools are made in it and removed again
     #[arg(long, default_value = "bench-pools")]
     pub dir: PathBuf,
     /// Flips of the one-bit-flip study, for each store

@@ -24,7 +24,7 @@ pub struct RunArgs {
     /// Seconds that each throughput measurement lasts (default: 1; synced puts of the map: 3)
     #[arg(long)]
     pub seconds: Option<f64>,
-    /// Folder for the report as text and JSON, and for the figures
+    /// Directory for the report as text and JSON, and for the figures
     #[arg(long, default_value = "bench-out")]
     pub out: PathBuf,
     /// Write the report as a Markdown page too

@@ -18,7 +18,7 @@ pub struct LeveldbArgs {
     /// Subjects, comma separated (default: all that are installed)
     #[arg(long, value_delimiter = ',')]
     pub subjects: Vec<String>,
-    /// Folder on the disk to be measured; databases are made in it and removed again
+    /// Directory on the disk to be measured; databases are made in it and removed again
     #[arg(long, default_value = "bench-pools")]
     pub dir: PathBuf,
     /// libmangrove_leveldb.so, or libmangrove_leveldb.a with --api c++ (default: beside this program)

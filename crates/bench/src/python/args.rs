@@ -18,7 +18,7 @@ pub struct PythonArgs {
     /// Subjects, comma separated: Mangrove, plyvel, lmdb (default: all that the interpreter can import)
     #[arg(long, value_delimiter = ',')]
     pub subjects: Vec<String>,
-    /// Folder on the disk to be measured; databases are made in it and removed again
+    /// Directory on the disk to be measured; databases are made in it and removed again
     #[arg(long, default_value = "bench-pools")]
     pub dir: PathBuf,
     /// The interpreter, with the packages (`python/run bench` makes the default)

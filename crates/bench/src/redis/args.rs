@@ -31,7 +31,7 @@ pub struct RedisArgs {
     /// Servers, comma separated (default: all that are built)
     #[arg(long, value_delimiter = ',')]
     pub subjects: Vec<String>,
-    /// Folder on the disk to be measured; the servers' directories are made in it and removed again
+    /// Directory on the disk to be measured; the servers' directories are made in it and removed again
     #[arg(long, default_value = "bench-pools")]
     pub dir: PathBuf,
     /// The durable server that `make redis` builds

@@ -50,7 +50,7 @@ pub struct TxnArgs {
     /// Words of 8 bytes in the heap, a power of two
     #[arg(long, default_value_t = 1 << 20)]
     pub words: usize,
-    /// Folder for the pools, in memory; they are removed again
+    /// Directory for the pools, in memory; they are removed again
     #[arg(long, default_value = "/dev/shm")]
     pub dir: PathBuf,
     /// The work of a child process of this bench

@@ -10,9 +10,9 @@ use std::path::PathBuf;
 #[command(after_help = "Examples:
   mangrove leveldb export world/map.db world/map.leveldb")]
 pub(crate) struct Args {
-    /// The folder of the database
+    /// The directory of the database
     source: PathBuf,
-    /// The new folder
+    /// The new directory
     new: PathBuf,
     #[command(flatten)]
     shared: TransferArgs,

@@ -14,9 +14,9 @@ use std::path::PathBuf;
 
 MANGROVE_LEVELDB_ENGINE=durable|map chooses the engine of the new database.")]
 pub(crate) struct Args {
-    /// The folder of the LevelDB database
+    /// The directory of the LevelDB database
     source: PathBuf,
-    /// The new folder
+    /// The new directory
     new: PathBuf,
     #[command(flatten)]
     shared: TransferArgs,

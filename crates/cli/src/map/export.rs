@@ -87,7 +87,7 @@ fn renew(args: &Args, spelling: Spelling, file: &Path) -> anyhow::Result<Exit> {
     Ok(Exit::Ok)
 }
 
-/// Removes what killed exports left in the folder: files with the name of an export's, that no process has locked.
+/// Removes what killed exports left in the directory: files with the name of an export's, that no process has locked.
 /// What cannot be removed stays.
 fn remove_leftovers(folder: &Path) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {

@@ -6,7 +6,7 @@ use clap::Subcommand;
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
-    /// Print what a pool says about itself
+    /// Print what a pool records about itself
     Info(info::Args),
     /// Read every byte of a pool against its checksums
     Check(check::Args),

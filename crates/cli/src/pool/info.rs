@@ -7,7 +7,7 @@ use mangrove::heap::{Heap, HeapInfo};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
-/// Print what a pool says about itself. Writes nothing; a busy pool answers too. A heap that no process has open
+/// Print what a pool records about itself. Writes nothing; a busy pool answers too. A heap that no process has open
 /// is read, and tells its roots.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
