@@ -3,6 +3,7 @@
 use super::io_error::io_error;
 use super::stream::Stream;
 use mangrove_durable::{Error, Result};
+use mangrove_sys::make_above_standard;
 use mio::net::{TcpListener, UnixListener};
 use std::net::ToSocketAddrs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -36,7 +37,7 @@ impl ListeningSocket {
         let resolved = address.to_socket_addrs().map_err(|e| io_error(doing(), &e))?;
         let mut last = None;
         for one in resolved {
-            match TcpListener::bind(one) {
+            match make_above_standard(|| TcpListener::bind(one)) {
                 Ok(listener) => return Ok(Self::Tcp(listener)),
                 Err(error) => last = Some(error),
             }
@@ -48,7 +49,7 @@ impl ListeningSocket {
     }
 
     fn bind_unix(path: &Path, address: &str) -> Result<Self> {
-        let bind = || UnixListener::bind(path);
+        let bind = || make_above_standard(|| UnixListener::bind(path));
         let listener = match bind() {
             // A socket file that no process listens at is left from a crash.
             Err(e) if e.kind() == std::io::ErrorKind::AddrInUse && is_stale(path) => {
@@ -69,16 +70,19 @@ impl ListeningSocket {
         }
     }
 
+    /// What the program prints with its standard output closed must not go to a client.
     pub(crate) fn accept(&self) -> std::io::Result<Stream> {
         match self {
             Self::Tcp(listener) => {
-                let (stream, _) = listener.accept()?;
+                let (stream, _) = make_above_standard(|| listener.accept())?;
                 // A client is served also where the system refuses one of these.
                 let _ = stream.set_nodelay(true);
                 let _ = socket2::SockRef::from(&stream).set_keepalive(true);
                 Ok(Stream::Tcp(stream))
             }
-            Self::Unix(listener, _) => listener.accept().map(|(stream, _)| Stream::Unix(stream)),
+            Self::Unix(listener, _) => {
+                make_above_standard(|| listener.accept()).map(|(stream, _)| Stream::Unix(stream))
+            }
         }
     }
 

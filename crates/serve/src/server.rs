@@ -10,7 +10,7 @@ use super::syncer::{DurabilityListener, Syncer};
 use super::worker::{WAKER, Worker};
 use mangrove_durable::Ticket;
 use mangrove_durable::{Error, Result, Runtime};
-use mangrove_sys::without_signals;
+use mangrove_sys::{make_above_standard, without_signals};
 use mio::{Poll, Waker};
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -68,8 +68,8 @@ impl Server {
     /// `Io` when the system has no descriptors left.
     pub fn new(runtime: Arc<Runtime>, service: Box<dyn Service>, options: ServerOptions) -> Result<Self> {
         let no_poll = |e| io_error("make an event queue", &e);
-        let poll = Poll::new().map_err(no_poll)?;
-        let waker = Waker::new(poll.registry(), accept::STOP).map_err(no_poll)?;
+        let poll = make_above_standard(Poll::new).map_err(no_poll)?;
+        let waker = make_above_standard(|| Waker::new(poll.registry(), accept::STOP)).map_err(no_poll)?;
         let stop = Arc::new(Stop { stopped: AtomicBool::new(false), waker });
         Ok(Self { runtime, service, options, poll, listeners: Vec::new(), stop })
     }
@@ -115,8 +115,8 @@ impl Server {
         let (mut polls, mut loops) = (Vec::new(), Vec::new());
         for _ in 0..self.options.workers {
             let no_poll = |e| io_error("make an event queue", &e);
-            let poll = Poll::new().map_err(no_poll)?;
-            let waker = Waker::new(poll.registry(), WAKER).map_err(no_poll)?;
+            let poll = make_above_standard(Poll::new).map_err(no_poll)?;
+            let waker = make_above_standard(|| Waker::new(poll.registry(), WAKER)).map_err(no_poll)?;
             polls.push(poll);
             loops.push(Loop { waker, listening: DurabilityListener::new(), arriving: Mutex::default() });
         }

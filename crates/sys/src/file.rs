@@ -1,5 +1,6 @@
 //! Files: durable writes past the page cache, space reservation, locks among processes, names in an open directory.
 
+use crate::process::above_standard::open_above_standard;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::ops::Range;
@@ -38,7 +39,7 @@ pub fn open_direct(file: &File) -> io::Result<File> {
 /// Opens an open file once more, for writing.
 fn open_again(file: &File, flags: libc::c_int) -> io::Result<File> {
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());
-    OpenOptions::new().write(true).custom_flags(flags).open(path)
+    open_above_standard(|| OpenOptions::new().write(true).custom_flags(flags).open(path))
 }
 
 /// Opens the file at `path` itself for writing. A link is an error; so is a pipe without a reader, where open(2)
@@ -47,7 +48,8 @@ fn open_again(file: &File, flags: libc::c_int) -> io::Result<File> {
 /// # Errors
 /// ELOOP for a link, ENXIO for a pipe; else those of open(2).
 pub fn open_itself(path: &Path) -> io::Result<File> {
-    OpenOptions::new().write(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path)
+    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
+    open_above_standard(|| OpenOptions::new().write(true).custom_flags(flags).open(path))
 }
 
 /// Reserves space on the medium for `len` bytes at `offset` and grows the file to hold them. Where the file system
@@ -260,11 +262,11 @@ pub fn open_directory(path: &Path) -> io::Result<File> {
     use rustix::fs::{Mode, OFlags, open};
     let open = |flags| {
         let flags = flags | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        rustix::io::retry_on_intr(|| open(path, flags, Mode::empty()))
+        open_above_standard(|| Ok(rustix::io::retry_on_intr(|| open(path, flags, Mode::empty()))?))
     };
     match open(OFlags::RDONLY) {
         // Its files can be opened all the same.
-        Err(rustix::io::Errno::ACCESS) => Ok(open(OFlags::PATH)?.into()),
+        Err(e) if e.raw_os_error() == Some(libc::EACCES) => Ok(open(OFlags::PATH)?.into()),
         opened => Ok(opened?.into()),
     }
 }
@@ -295,7 +297,8 @@ pub fn open_in(directory: &File, name: &Path, write: bool, create: bool) -> io::
     let mut flags = OFlags::CLOEXEC | if write { OFlags::RDWR } else { OFlags::RDONLY };
     flags.set(OFlags::CREATE, create);
     let mode = Mode::from_raw_mode(0o666);
-    Ok(rustix::io::retry_on_intr(|| openat(directory, name, flags, mode))?.into())
+    let open = || rustix::io::retry_on_intr(|| openat(directory, name, flags, mode));
+    Ok(open_above_standard(|| Ok(open()?))?.into())
 }
 
 /// The names in a directory, in any order.

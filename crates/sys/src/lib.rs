@@ -39,7 +39,9 @@ pub use memory::node::{current_cpu, node_of_device, prefer_node, run_on};
 pub use memory::page_map::{PageMap, own_memory_bytes};
 pub use memory::parked::{LeftMemory, Mapped, Parked, mapped, park};
 pub use memory::zero_pages::copy_nonzero_pages;
+pub use process::above_standard::{make_above_standard, open_above_standard};
 pub use process::kept_from_children::KeptFromChildren;
+pub use process::left_in_child::LeftInChild;
 pub use process::modules::{CopiedVariable, Module, ModulesWatch, loaded_modules};
 pub use process::process::ProcessMark;
 pub use process::thread::{

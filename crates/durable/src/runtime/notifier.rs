@@ -10,7 +10,7 @@ use crate::alloc::split_allocation;
 use crate::runtime::batch::Executor;
 use crate::{Error, Result};
 use mangrove_shadow::Ticket;
-use mangrove_sys::EventCount;
+use mangrove_sys::{EventCount, open_above_standard};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
@@ -158,13 +158,15 @@ impl Wanted {
 }
 
 fn event_descriptor() -> io::Result<OwnedFd> {
-    // SAFETY: makes a descriptor.
-    let made = unsafe { libc::eventfd(0, libc::EFD_NONBLOCK | libc::EFD_CLOEXEC) };
-    if made < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: just made, and known only here.
-    Ok(unsafe { OwnedFd::from_raw_fd(made) })
+    open_above_standard(|| {
+        // SAFETY: makes a descriptor.
+        let made = unsafe { libc::eventfd(0, libc::EFD_NONBLOCK | libc::EFD_CLOEXEC) };
+        if made < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: just made, and known only here.
+        Ok(unsafe { OwnedFd::from_raw_fd(made) })
+    })
 }
 
 fn refused(doing: &str, error: &io::Error) -> Error {

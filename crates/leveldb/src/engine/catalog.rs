@@ -13,7 +13,7 @@
 use crate::engine::{leveldb_files, small_files};
 use crate::status::{Failure, Result};
 use mangrove_sys::file::{try_lock, unlock};
-use mangrove_sys::{KeptFromChildren, ProcessMark};
+use mangrove_sys::{KeptFromChildren, ProcessMark, open_above_standard};
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::ErrorKind;
 use std::os::fd::AsRawFd;
@@ -45,6 +45,11 @@ impl EngineKind {
             Self::Durable => "durable",
             Self::Map => "map",
         }
+    }
+
+    /// The engine that wrote a pool of this kind.
+    pub(crate) fn of_pool(kind: &str) -> Self {
+        if kind == "map" { Self::Map } else { Self::Durable }
     }
 
     pub(crate) fn from_name(name: &str) -> Option<Self> {
@@ -204,13 +209,9 @@ pub(crate) fn lock(directory: &Path) -> Result<DirectoryLock> {
     let path = directory.join(LOCK_FILE);
     loop {
         // For reading too: otherwise opening a pipe of that name would wait.
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(&path)
-            .map_err(|e| Failure::io("open", &path, &e))?;
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false);
+        let file = open_above_standard(|| options.open(&path)).map_err(|e| Failure::io("open", &path, &e))?;
         let kept = KeptFromChildren::of(&file);
         if !try_lock(&file, true).map_err(|e| Failure::io("lock", &path, &e))? {
             return Err(Failure::new(

@@ -6,7 +6,7 @@ use crate::storage::os_map::OsMap;
 use crate::storage::traits::{FileMap, LockKind, OpenHow, PathKind, SECTOR_BYTES, Storage, StorageFile};
 use crate::storage::wide_sectors::WideSectors;
 use mangrove_sys::file::NameKind;
-use mangrove_sys::{KeptFromChildren, ProcessMark, file};
+use mangrove_sys::{KeptFromChildren, ProcessMark, file, open_above_standard};
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -77,7 +77,7 @@ impl Storage for OsStorage {
                 options.write(true).create(true).truncate(false);
             }
         }
-        Ok(OsFile::boxed(options.open(path)?))
+        Ok(OsFile::boxed(open_above_standard(|| options.open(path))?))
     }
 
     fn remove(&self, path: &Path, _site: Site) -> io::Result<()> {

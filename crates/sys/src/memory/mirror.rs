@@ -1,6 +1,7 @@
 //! A ring in memory that is mapped twice in a row, so that a range that wraps around is contiguous for the program.
 
 use crate::Reservation;
+use crate::process::above_standard::open_above_standard;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::ptr::NonNull;
@@ -135,7 +136,8 @@ unsafe fn map_again(from: *mut libc::c_void, len: usize, to: *mut libc::c_void) 
 /// # Safety
 /// As there.
 unsafe fn map_file_twice(halves: [*mut libc::c_void; 2], len: usize) -> io::Result<OwnedFd> {
-    let fd: OwnedFd = rustix::fs::memfd_create(c"mangrove-log", rustix::fs::MemfdFlags::CLOEXEC)?;
+    let make = || rustix::fs::memfd_create(c"mangrove-log", rustix::fs::MemfdFlags::CLOEXEC);
+    let fd: OwnedFd = open_above_standard(|| Ok(make()?))?;
     rustix::fs::ftruncate(&fd, len as u64)?;
     // SAFETY: by contract.
     halves.into_iter().try_for_each(|half| unsafe { map(half, len, libc::MAP_SHARED, fd.as_raw_fd()) })?;
