@@ -38,4 +38,4 @@ pub use arguments::{
 };
 pub use last_error::{LastError, text_array};
 pub use own_thread::{on_own_thread, on_own_thread_asking};
-pub use panic_wall::stop_panics;
+pub use panic_wall::{stop_panics, stop_panics_and_cancellation};

@@ -1,6 +1,34 @@
-//! Stops panics at the entry points: a panic must not unwind into C.
+//! Stops panics at the entry points: a panic must not unwind into C. A cancellation waits until the call has ended: it
+//! would unwind the engines' frames, which the Rust runtime answers by ending the process.
 
+use mangrove_sys::set_cancelable;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// While it lives pthread_cancel does not end this thread.
+struct Uncancelled {
+    was_cancelable: bool,
+}
+
+impl Uncancelled {
+    fn begin() -> Self {
+        Self { was_cancelable: set_cancelable(false) }
+    }
+}
+
+impl Drop for Uncancelled {
+    fn drop(&mut self) {
+        set_cancelable(self.was_cancelable);
+    }
+}
+
+/// As [`stop_panics`], for a call that may wait or use files: pthread_cancel takes effect after it.
+///
+/// # Errors
+/// When the body panics.
+pub fn stop_panics_and_cancellation<T>(body: impl FnOnce() -> T) -> Result<T, String> {
+    let _uncancelled = Uncancelled::begin();
+    stop_panics(body)
+}
 
 /// Runs the body of an entry point and returns its result. If the body panics, the error is the message that the
 /// door reports in its own form.

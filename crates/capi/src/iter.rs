@@ -7,7 +7,7 @@
 use crate::map::mangrove_map;
 use crate::snapshot::mangrove_snapshot;
 use crate::status::mangrove_status::*;
-use crate::status::{Answer, Failure, guard, mangrove_status};
+use crate::status::{Answer, Failure, guard, guard_look_up, mangrove_status};
 use mangrove::{Range, Snapshot};
 use mangrove_cabi::{give, handle, handle_mut, out, put_out, slice, take_back};
 use std::ffi::c_void;
@@ -299,7 +299,7 @@ pub unsafe extern "C" fn mangrove_iter_free(iter: *mut mangrove_iter) {
 /// Runs a move of the iterator.
 unsafe fn moving(iter: *mut mangrove_iter, go: impl FnOnce(&mut mangrove_iter) -> Answer) -> mangrove_status {
     // SAFETY: passed on from the caller.
-    guard(|| go(unsafe { handle_mut(iter, "iter") }?))
+    guard_look_up(|| go(unsafe { handle_mut(iter, "iter") }?))
 }
 
 /// Moves to the first record of the range. Returns MANGROVE_NOT_FOUND when the range is empty.

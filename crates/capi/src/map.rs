@@ -3,7 +3,7 @@
 use crate::bytes::{allocate, caller_buffer, optional};
 use crate::options::mangrove_options;
 use crate::status::mangrove_status::*;
-use crate::status::{Failure, guard, mangrove_status};
+use crate::status::{Failure, guard, guard_look_up, mangrove_status};
 use mangrove::Map;
 use mangrove_cabi::{array, array_out, give, handle, on_own_thread, out, path, slice};
 use std::ffi::{c_char, c_void};
@@ -137,7 +137,7 @@ pub unsafe extern "C" fn mangrove_map_get(
     value: *mut *mut c_void,
     value_len: *mut usize,
 ) -> mangrove_status {
-    guard(|| {
+    guard_look_up(|| {
         // SAFETY: the header's contract for out-parameters, handles and bytes.
         let (value, value_len) =
             unsafe { (out(value, std::ptr::null_mut(), "value"), out(value_len, 0, "value_len")) };
@@ -168,7 +168,7 @@ pub unsafe extern "C" fn mangrove_map_get_into(
     capacity: usize,
     value_len: *mut usize,
 ) -> mangrove_status {
-    guard(|| {
+    guard_look_up(|| {
         // SAFETY: the header's contract for out-parameters, handles and bytes.
         let value_len = unsafe { out(value_len, 0, "value_len") }?;
         // SAFETY: as above, and the header says that `capacity` bytes are there.
@@ -202,7 +202,7 @@ pub unsafe extern "C" fn mangrove_map_get_many(
     values: *mut *mut c_void,
     value_lens: *mut usize,
 ) -> mangrove_status {
-    guard(|| {
+    guard_look_up(|| {
         // SAFETY: the header's contract for arrays: NULL, or `count` elements each.
         let (values, value_lens) = unsafe {
             (

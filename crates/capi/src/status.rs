@@ -1,7 +1,7 @@
 //! The results of calls, the messages that go with errors, and the guard that stops panics.
 
 use mangrove::Error;
-use mangrove_cabi::{BadArgument, LastError, stop_panics};
+use mangrove_cabi::{BadArgument, LastError, stop_panics, stop_panics_and_cancellation};
 use std::borrow::Cow;
 use std::ffi::{CStr, c_char};
 
@@ -234,9 +234,20 @@ pub(crate) fn remember(failure: &Failure) -> mangrove_status {
 }
 
 /// Runs the body of an entry point. Its error becomes this thread's last error; a panic stops here and
-/// becomes `MANGROVE_ERR_INTERNAL`.
+/// becomes `MANGROVE_ERR_INTERNAL`. A cancellation waits until it has ended.
 pub(crate) fn guard(body: impl FnOnce() -> Answer) -> mangrove_status {
-    match stop_panics(body) {
+    answer_of(stop_panics_and_cancellation(body))
+}
+
+/// As [`guard`], of a call that only reads memory, and so meets no cancellation.
+#[inline]
+pub(crate) fn guard_look_up(body: impl FnOnce() -> Answer) -> mangrove_status {
+    answer_of(stop_panics(body))
+}
+
+#[inline]
+fn answer_of(answer: Result<Answer, String>) -> mangrove_status {
+    match answer {
         Ok(Ok(status)) => status,
         Ok(Err(failure)) => remember(&failure),
         Err(panic) => remember(&Failure::new(MANGROVE_ERR_INTERNAL, panic)),

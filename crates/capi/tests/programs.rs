@@ -76,6 +76,16 @@ fn forked_and_closed() {
 }
 
 #[test]
+fn cancelled() {
+    with_either_library("cancelled", &tempfile::tempdir().expect("a scratch directory"));
+}
+
+#[test]
+fn closed_output() {
+    with_either_library("closed_output", &tempfile::tempdir().expect("a scratch directory"));
+}
+
+#[test]
 fn unclosed() {
     with_either_library("unclosed", &tempfile::tempdir().expect("a scratch directory"));
 }

@@ -1,7 +1,7 @@
 //! Why a call failed, in LevelDB's form, and the guards of the entry points.
 
 use mangrove::Error;
-use mangrove_cabi::{BadArgument, Problem, allocate, stop_panics};
+use mangrove_cabi::{BadArgument, Problem, allocate, stop_panics, stop_panics_and_cancellation};
 use std::ffi::{c_char, c_void};
 use std::fmt;
 
@@ -100,16 +100,39 @@ impl From<Error> for Failure {
 
 /// Runs the body of an entry point; a panic becomes a failure like any other.
 pub(crate) fn caught<T>(body: impl FnOnce() -> Result<T>) -> Result<T> {
-    stop_panics(body).unwrap_or_else(|panic| Err(Failure::new(FailureKind::IoError, panic)))
+    or_panic(stop_panics(body))
+}
+
+fn or_panic<T>(answer: std::result::Result<Result<T>, String>) -> Result<T> {
+    answer.unwrap_or_else(|panic| Err(Failure::new(FailureKind::IoError, panic)))
 }
 
 /// Runs the body of an entry point that reports errors. A failure, or a panic, replaces the caller's error string,
-/// and `guard` returns `None`. Success leaves the string as it is.
+/// and `guard` returns `None`. Success leaves the string as it is. A cancellation waits until the body has ended.
 ///
 /// # Safety
 /// `errptr` is NULL or points to NULL or to a string from malloc().
 pub(crate) unsafe fn guard<T>(errptr: *mut *mut c_char, body: impl FnOnce() -> Result<T>) -> Option<T> {
-    match caught(body) {
+    // SAFETY: the caller's promise.
+    unsafe { reported(errptr, or_panic(stop_panics_and_cancellation(body))) }
+}
+
+/// As [`guard`], of a call that only reads memory, and so meets no cancellation.
+///
+/// # Safety
+/// As there.
+pub(crate) unsafe fn guard_look_up<T>(
+    errptr: *mut *mut c_char,
+    body: impl FnOnce() -> Result<T>,
+) -> Option<T> {
+    // SAFETY: the caller's promise.
+    unsafe { reported(errptr, caught(body)) }
+}
+
+/// # Safety
+/// As [`guard`].
+unsafe fn reported<T>(errptr: *mut *mut c_char, answer: Result<T>) -> Option<T> {
+    match answer {
         Ok(value) => Some(value),
         Err(failure) => {
             // SAFETY: the caller's promise.

@@ -8,7 +8,7 @@ use crate::bytes::slice;
 use crate::change_list::ChangeList;
 use crate::engine::memory_engine::MemoryEngine;
 use crate::order::note_no_answer;
-use crate::status::guard;
+use crate::status::{guard, guard_look_up};
 use mangrove_cabi::{give, handle};
 use std::ffi::{c_char, c_void};
 use std::ptr;
@@ -53,7 +53,7 @@ pub unsafe extern "C" fn mangrove_leveldb_get(
     // SAFETY: the classes' contract: live handles, readable bytes, an error string or NULL; `found` may be called with
     // `state` and readable bytes.
     let read = unsafe {
-        guard(errptr, || {
+        guard_look_up(errptr, || {
             handle(db, "db")?.get(snapshot, slice(key, key_len)?, &mut |value| {
                 there = true;
                 found(state, value.as_ptr().cast(), value.len());
