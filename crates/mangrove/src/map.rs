@@ -9,6 +9,7 @@ use crate::{
 };
 use mangrove_hart::{Hart, WriteMode};
 use mangrove_pool::{DamageCheck, MediumKind, Pool};
+use mangrove_sys::LeftInChild;
 use std::mem::MaybeUninit;
 use std::ops::RangeBounds;
 use std::path::{Path, PathBuf};
@@ -58,7 +59,7 @@ pub const VALUE_BYTES_MAX: usize = mangrove_hart::VALUE_BYTES_MAX;
 /// ```
 pub struct Map {
     // Dropped before the pool, whose region it uses.
-    hart: Hart,
+    hart: LeftInChild<Hart>,
     pool: Closing,
     path: PathBuf,
     durability: Durability,
@@ -94,7 +95,7 @@ impl Map {
         let pool = options.pool().open(path)?;
         match Self::in_pool(&pool, path, options, start) {
             Ok((hart, recovery)) => Ok(Self {
-                hart,
+                hart: LeftInChild::new(hart),
                 pool: Closing::new(pool),
                 path: path.to_owned(),
                 durability: options.config.durability,
@@ -135,6 +136,10 @@ impl Map {
             return Err(Error::Corrupt { path, offset: 0, what: what.to_owned() });
         }
         if fresh && options.config.read_only {
+            // Not interrupted: its creator is at work.
+            if Pool::is_busy(path) {
+                return Err(mangrove_pool::Error::busy(path).into());
+            }
             let what = "its creation was interrupted; open it for writing once to finish it".to_owned();
             return Err(Error::Foreign { path: path.to_owned(), what });
         }
@@ -167,6 +172,20 @@ impl Map {
     }
 
     #[cold]
+    /// Calls that take locks, which a child of fork may have got from its parent's threads.
+    fn refuse_child(&self) -> Result<()> {
+        if self.hart.is_here() {
+            return Ok(());
+        }
+        Err(Error::Unsupported {
+            what: format!(
+                "{} was opened before this process was forked; use it in the parent, or close it there and open it in \
+                 a process that was started anew",
+                self.path.display()
+            ),
+        })
+    }
+
     fn failed(&self, error: mangrove_hart::Error) -> Error {
         let mut error = engine(&self.path, error);
         if let Error::Full { capacity, .. } = &mut error {
@@ -330,6 +349,7 @@ impl Map {
     /// [`Error::Poisoned`] when what is there was never made durable.
     pub fn range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<Range<'_>> {
         let (start, end) = bounds(&range);
+        self.refuse_child()?;
         let walk = self.hart.range(start, end).map_err(|e| self.failed(e))?;
         Ok(Range::new(walk, &self.path))
     }
@@ -355,6 +375,7 @@ impl Map {
     /// # Errors
     /// [`Error::Poisoned`] when what is there was never made durable.
     pub fn snapshot(&self) -> Result<Snapshot<'_>> {
+        self.refuse_child()?;
         Ok(Snapshot::new(self.hart.snapshot().map_err(|e| self.failed(e))?, &self.path))
     }
 
@@ -425,6 +446,7 @@ impl Map {
     /// # Errors
     /// Only when the check itself cannot run, or as [`Map::len`]; the report lists what it finds.
     pub fn check(&self) -> Result<CheckReport> {
+        self.refuse_child()?;
         Ok(CheckReport::new(&self.hart.check().map_err(|e| self.failed(e))?))
     }
 

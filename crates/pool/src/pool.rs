@@ -91,6 +91,10 @@ fn look(storage: &dyn Storage, directory: &Path) -> Result<Found> {
         PathKind::Folder => foreign("the name `pool` in it is a folder"),
         PathKind::Missing => {
             let names = names_in(storage, directory)?;
+            // Its creator has made it since.
+            if names.iter().any(|name| name == "pool") {
+                return Ok(Found::Pool);
+            }
             match names.iter().find(|name| create::PARTS.contains(&name.as_str())) {
                 Some(name) => foreign(&format!("it holds a file `{name}`, but no file `pool`")),
                 None => Ok(Found::Directory),
@@ -480,8 +484,22 @@ impl Pool {
     /// The first I/O error: the pool is then as after a crash, and opens again by recovery.
     pub fn close(mut self) -> Result<()> {
         let result = self.settle();
-        drop(self);
+        if self.is_ours() {
+            drop(self);
+        } else {
+            // Its locks may be held by threads that a child of fork does not have.
+            std::mem::forget(self);
+        }
         result
+    }
+
+    /// False in a child of the process that opened the pool on a disk.
+    fn is_ours(&self) -> bool {
+        match &self.backing {
+            Backing::File(medium) => medium.is_ours(),
+            Backing::Bulk(medium) => medium.is_ours(),
+            Backing::Mapped(_) | Backing::ReadOnly(_) => true,
+        }
     }
 
     fn settle(&mut self) -> Result<()> {
@@ -591,12 +609,7 @@ impl PoolOptions {
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        let is_ours = match &self.backing {
-            Backing::File(medium) => medium.is_ours(),
-            Backing::Bulk(medium) => medium.is_ours(),
-            Backing::Mapped(_) | Backing::ReadOnly(_) => true,
-        };
-        if !is_ours {
+        if !self.is_ours() {
             // The threads are the parent's, and so are the locks that they hold.
             std::mem::forget(std::mem::take(&mut self.threads));
             return;

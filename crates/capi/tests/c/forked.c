@@ -15,6 +15,8 @@ static void refused(mangrove_status answer) {
 /* What the child does; it reads what it had, and opens a map of its own. */
 static void child(mangrove_map *map, const char *folder) {
     mangrove_map *own;
+    mangrove_snapshot *snapshot;
+    mangrove_iter *iter;
     mangrove_batch *batch = mangrove_batch_new();
     value_is(map, "parent 0", "0");
     refused(mangrove_map_put_nowait(map, S("child"), S("x")));
@@ -27,6 +29,9 @@ static void child(mangrove_map *map, const char *folder) {
     refused(mangrove_map_write(map, batch));
     mangrove_batch_free(batch);
     refused(mangrove_map_sync(map));
+    refused(mangrove_map_snapshot(map, &snapshot));
+    refused(mangrove_map_iter(map, NULL, &iter));
+    refused(mangrove_map_check(map, NULL, NULL));
     refused(mangrove_map_checkpoint(map));
     refused(mangrove_map_close(map));
     OK(mangrove_map_open(below(folder, "own"), NULL, &own));

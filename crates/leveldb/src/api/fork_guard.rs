@@ -4,44 +4,31 @@
 //! the very bytes that its parent continues to write. So a child neither uses nor drops them.
 
 use crate::status::{Failure, FailureKind, Result};
-use mangrove_sys::ProcessMark;
-use std::mem::ManuallyDrop;
+use mangrove_sys::LeftInChild;
 
 /// A part of an open database, which only the process that created it may use.
-pub(crate) struct OwnedByProcess<T> {
-    process: ProcessMark,
-    part: ManuallyDrop<T>,
-}
+pub(crate) struct OwnedByProcess<T>(LeftInChild<T>);
 
 impl<T> OwnedByProcess<T> {
     pub(crate) fn new(part: T) -> Self {
-        Self { process: ProcessMark::here(), part: ManuallyDrop::new(part) }
+        Self(LeftInChild::new(part))
     }
 
     #[inline]
     fn refuse_child(&self) -> Result<()> {
-        if self.process.is_here() { Ok(()) } else { Err(in_a_child()) }
+        if self.0.is_here() { Ok(()) } else { Err(in_a_child()) }
     }
 
     #[inline]
     pub(crate) fn get(&self) -> Result<&T> {
         self.refuse_child()?;
-        Ok(&self.part)
+        Ok(&self.0)
     }
 
     #[inline]
     pub(crate) fn get_mut(&mut self) -> Result<&mut T> {
         self.refuse_child()?;
-        Ok(&mut self.part)
-    }
-}
-
-impl<T> Drop for OwnedByProcess<T> {
-    fn drop(&mut self) {
-        if self.process.is_here() {
-            // SAFETY: dropped once, here.
-            unsafe { ManuallyDrop::drop(&mut self.part) };
-        }
+        Ok(&mut self.0)
     }
 }
 
