@@ -6,6 +6,7 @@
  *
  * A request is a line: "add NAME AMOUNT", "move FROM TO AMOUNT", "get NAME", "sum". The reply is a number.
  */
+#define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>

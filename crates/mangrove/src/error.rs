@@ -196,7 +196,8 @@ impl std::fmt::Display for Error {
                 path.display()
             ),
             Self::WrongKind { path, found, wanted } => {
-                write!(f, "{} holds a {found}, not a {wanted}; open it as what it is", path.display())
+                let (found, wanted) = (mangrove_pool::named(found), mangrove_pool::named(wanted));
+                write!(f, "{} holds {found}, not {wanted}; open it as what it is", path.display())
             }
             Self::Corrupt { path, offset, what } => {
                 write!(f, "{} is damaged at byte {offset}: {what}; restore it from a backup", path.display())

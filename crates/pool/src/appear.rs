@@ -9,13 +9,18 @@
 
 use crate::{Error, Pool, Result};
 use mangrove_sys::file::{open_itself, try_lock, unlock};
+use mangrove_sys::open_above_standard;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 /// How many times the lock file may be missing, or be another file, when it is locked.
 const LOCK_TRIES_MAX: u32 = 100;
+/// How long another copy may take, at most, to remove what a killed one left; and between two tries.
+const SWEEP_MAX: Duration = Duration::from_secs(2);
+const SWEEP_PAUSE: Duration = Duration::from_millis(5);
 
 /// Has `write` make a pool under the temporary name that it is given, and durable; then gives it the name `path`.
 /// If the new pool is a copy of the pool `like`, its directory and files get the permissions of that pool's; until then
@@ -33,7 +38,7 @@ pub fn appear<T, E: From<Error>>(
     // The process may change its working directory meanwhile.
     let place = &std::path::absolute(path).map_err(|e| failed(path, "find", &e))?;
     let part = temporary_name(place, "part")?;
-    let _lock = NameLock::take(temporary_name(place, "lock")?, &part)?;
+    let _lock = NameLock::take_patiently(&temporary_name(place, "lock")?, &part)?;
     // The previous holder of the lock may have created it.
     refuse_what_is_there(path)?;
     if Pool::inspect(place.parent().unwrap_or(place)).is_ok() {
@@ -137,6 +142,17 @@ struct NameLock {
     path: PathBuf,
 }
 impl NameLock {
+    /// As `take`, and waits for a process that only removes what a killed one left there.
+    fn take_patiently(path: &Path, part: &Path) -> Result<Self> {
+        let begun = Instant::now();
+        loop {
+            match Self::take(path.to_owned(), part) {
+                Err(Error::Busy { .. }) if begun.elapsed() < SWEEP_MAX => std::thread::sleep(SWEEP_PAUSE),
+                taken => return taken,
+            }
+        }
+    }
+
     /// Takes the right to `part` by the file at `path`; `Busy` when another process has it.
     fn take(path: PathBuf, part: &Path) -> Result<Self> {
         let io = |e: &io::Error| lock_error(&path, part, e);
@@ -171,7 +187,7 @@ impl Drop for NameLock {
 /// The file at `path`, created if it is missing; none when its owner has just removed it. Other users may write to
 /// the directory: a link is not followed, and a pipe is not waited for.
 fn open_lock(path: &Path, part: &Path) -> Result<Option<File>> {
-    let new = File::options().write(true).create_new(true).open(path);
+    let new = open_above_standard(|| File::options().write(true).create_new(true).open(path));
     if !new.as_ref().is_err_and(|e| e.kind() == io::ErrorKind::AlreadyExists) {
         return new.map(Some).map_err(|e| lock_error(path, part, &e));
     }

@@ -62,7 +62,8 @@ impl Error {
     }
 
     /// The error that another opening has the pool in `directory`, or that another process has locked this file.
-    pub(crate) fn busy(directory: &std::path::Path) -> Self {
+    #[must_use]
+    pub fn busy(directory: &std::path::Path) -> Self {
         let holder = mangrove_sys::lock_holder(directory)
             .or_else(|| mangrove_sys::lock_holder(&directory.join("pool")))
             .map(|pid| match mangrove_sys::process_name(pid) {
@@ -109,6 +110,15 @@ pub(crate) fn is_no_descriptor(e: &std::io::Error) -> bool {
     matches!(e.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
 }
 
+/// What a kind of pool is called in a message.
+#[must_use]
+pub fn named(kind: &str) -> std::borrow::Cow<'static, str> {
+    match kind {
+        "durable" => "the state of a durable application".into(),
+        other => format!("a {other}").into(),
+    }
+}
+
 impl std::fmt::Display for Error {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
@@ -129,11 +139,8 @@ impl std::fmt::Display for Error {
                 path.display()
             ),
             Self::WrongKind { path, found, wanted } => {
-                write!(
-                    f,
-                    "{} holds a {found}, not a {wanted}; open it with the matching command",
-                    path.display()
-                )
+                let (found, wanted) = (named(found), named(wanted));
+                write!(f, "{} holds {found}, not {wanted}; open it as what it is", path.display())
             }
             Self::Corrupt { path, offset, what } => {
                 write!(f, "{} is damaged at byte {offset}: {what}; restore it from a backup", path.display())

@@ -61,7 +61,7 @@ pub use damage_check::DamageCheck;
 #[cfg(feature = "left-out-checks")]
 #[doc(hidden)]
 pub use damage_check::left_out::leave_out;
-pub use error::{Error, Result};
+pub use error::{Error, Result, named};
 pub use limits::{
     CAPACITY_BYTES_DEFAULT, CAPACITY_BYTES_MAX, CAPACITY_BYTES_MIN, KIND_BYTES_MAX, LOG_BYTES_DEFAULT,
     LOG_BYTES_MAX, LOG_BYTES_MIN, fits_memory,

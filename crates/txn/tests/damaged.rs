@@ -285,16 +285,18 @@ fn damaged_and_short_files_are_refused() {
 #[test]
 fn pools_that_hold_no_heap_are_refused() {
     let folder = tempfile::tempdir().unwrap();
-    for kind in ["map", "durable", "memory"] {
+    for (kind, named) in
+        [("map", "a map"), ("durable", "the state of a durable application"), ("memory", "a memory")]
+    {
         let path = folder.path().join(kind);
         let pool = mangrove_pool::PoolOptions::new().kind(kind).create(Create::New);
         pool.capacity(1 << 20).log_bytes(16 << 10).open(&path).unwrap().close().unwrap();
         for opened in [Heap::open(&path).err(), Heap::options().read_only(true).open(&path).err()] {
             let error = opened.expect("it is no heap").to_string();
-            assert!(error.contains(&format!("holds a {kind}, not a heap")), "{error}");
+            assert!(error.contains(&format!("holds {named}, not a heap")), "{error}");
         }
         let error = Heap::check_path(&path).expect_err("it is no heap").to_string();
-        assert!(error.contains(&format!("holds a {kind}, not a heap")), "{error}");
+        assert!(error.contains(&format!("holds {named}, not a heap")), "{error}");
     }
     let path = folder.path().join("a file");
     fs::write(&path, b"text").unwrap();

@@ -11,7 +11,7 @@ use crate::engine::engine::{Opening, ReadView, StorageEngine};
 use crate::engine::map_engine::MapEngine;
 use crate::engine::tree_engine::TreeEngine;
 use crate::order::{BYTEWISE, Order};
-use crate::status::{Failure, FailureKind, Result, guard, quietly};
+use crate::status::{Failure, FailureKind, Result, guard, guard_look_up, quietly};
 use mangrove_cabi::{allocate, give, handle, on_own_thread, take_back};
 use std::ffi::{CStr, c_char, c_int};
 use std::io::ErrorKind;
@@ -32,8 +32,11 @@ pub struct leveldb_t {
     engine_name: &'static str,
 }
 
-/// The engine that a new database gets.
-fn engine_of_new() -> Result<EngineKind> {
+/// The engine that a new database gets. What an interrupted creation has left goes on with its own.
+fn engine_of_new(directory: &Path) -> Result<EngineKind> {
+    if let Ok(begun) = mangrove::pool_info(catalog::pool(directory)) {
+        return Ok(EngineKind::of_pool(&begun.kind));
+    }
     match std::env::var(ENGINE_VARIABLE) {
         Err(_) => Ok(EngineKind::Durable),
         Ok(name) => EngineKind::from_name(&name)
@@ -90,7 +93,7 @@ pub(crate) fn create(
     opening: Opening,
     lock: DirectoryLock,
 ) -> Result<(Box<dyn StorageEngine>, EngineKind)> {
-    let catalog = Catalog { engine: engine_of_new()?, comparator: order.name.clone() };
+    let catalog = Catalog { engine: engine_of_new(directory)?, comparator: order.name.clone() };
     let (engine, is_empty) = open_engine(directory, &catalog, order, opening, lock)?;
     if !is_empty {
         return Err(Failure::corruption(format!(
@@ -258,7 +261,7 @@ pub unsafe extern "C" fn leveldb_get(
     let mut len = 0;
     // SAFETY: the API's contract: live handles, readable bytes, an error string or NULL.
     let value = unsafe {
-        guard(errptr, || {
+        guard_look_up(errptr, || {
             let (db, options, key) = (handle(db, "db")?, handle(options, "options")?, slice(key, key_len)?);
             let mut copy = None;
             let mut found = |value: &[u8]| {

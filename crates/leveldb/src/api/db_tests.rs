@@ -70,6 +70,20 @@ fn damage_is_corruption_whichever_the_engine() {
     }
 }
 
+/// The variable that selects an engine may be another one at the next start.
+#[test]
+fn what_an_interrupted_creation_has_left_goes_on_with_its_engine() {
+    for engine in ENGINES {
+        let directory = tempfile::tempdir().unwrap();
+        let catalog = Catalog { engine, comparator: BYTEWISE.to_vec() };
+        let lock = catalog::lock(directory.path()).unwrap();
+        drop(open_engine(directory.path(), &catalog, &bytewise(), Opening::Create, lock).unwrap());
+        let db = open_database(directory.path(), &open_request(true)).unwrap();
+        assert_eq!(db.engine_name, engine.name());
+        assert_eq!(Catalog::read(directory.path()), Ok(Some(catalog)));
+    }
+}
+
 #[test]
 fn an_empty_database_takes_less_than_a_mebibyte() {
     for engine in ENGINES {

@@ -58,7 +58,7 @@ fn destroy(directory: &Path) -> Result<()> {
 /// only when it is empty.
 fn destroy_unfinished(directory: &Path, info: &PoolInfo, lock: DirectoryLock) -> Result<()> {
     let order = Order::bytewise();
-    let catalog = Catalog { engine: engine_of(info), comparator: order.name.clone() };
+    let catalog = Catalog { engine: EngineKind::of_pool(&info.kind), comparator: order.name.clone() };
     let remove = || catalog::remove(directory, true);
     if catalog.engine == EngineKind::Durable && tree_engine::if_blank(&info.path, remove)? {
         return Ok(());
@@ -72,11 +72,6 @@ fn destroy_unfinished(directory: &Path, info: &PoolInfo, lock: DirectoryLock) ->
         "{}: holds records, and no file says that they are a database's; leveldb_repair_db writes it, if they are",
         info.path.display()
     )))
-}
-
-/// The engine that wrote a pool.
-fn engine_of(info: &PoolInfo) -> EngineKind {
-    if info.kind == "map" { EngineKind::Map } else { EngineKind::Durable }
 }
 
 /// Verifies a database, and rewrites its catalog if that is lost or damaged; then the options give the comparator.
@@ -112,7 +107,7 @@ fn repair(directory: &Path, order: &Order) -> Result<()> {
         Ok(Some(catalog)) => (catalog, false),
         // The pool's kind determines the engine.
         _ => {
-            let engine = engine_of(&mangrove::pool_info(&pool)?);
+            let engine = EngineKind::of_pool(&mangrove::pool_info(&pool)?.kind);
             (Catalog { engine, comparator: order.name.clone() }, true)
         }
     };
