@@ -118,12 +118,21 @@ pub trait RedoSink {
     #[inline(always)]
     fn withdraw(&mut self) {}
 
-    /// Makes space for an atomic group of this size, so that the next `put` of at most this size neither waits nor
-    /// fails. May wait for the replayer. Nothing has to be given back if no atomic group follows.
+    /// Makes space for an atomic group of this size, or for the longest that the log has space for: a `put` for which
+    /// there is room ([`has_room`](Self::has_room)) then neither waits nor fails. May wait for the replayer. Nothing
+    /// has to be given back if no atomic group follows.
     ///
     /// # Errors
     /// When the atomic group can never fit, or the medium has failed.
     fn prepare(&mut self, size: UnitSize) -> Result<(), Self::Error>;
+
+    /// Whether the `put` of an atomic group of this size, after `prepare`, neither waits nor fails. Where not, an
+    /// executor whose attempts run in hardware does not commit there: `put` may wait for other commits, which may wait
+    /// for what this attempt has announced.
+    #[inline(always)]
+    fn has_room(&self, _size: UnitSize) -> bool {
+        true
+    }
 
     /// Why this log refused a write of the transaction that has the lock, if it did: a log that keeps undo entries for
     /// memory that is itself durable. The executor undoes the transaction.

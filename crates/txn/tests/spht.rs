@@ -13,9 +13,9 @@ use mangrove_txn::{
 use std::convert::Infallible;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::channel;
+use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
 const BANK: Bank = Bank { accounts: 64, threads: 4, varies: true };
@@ -99,6 +99,54 @@ fn ends<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     match result.recv_timeout(Duration::from_secs(60)) {
         Ok(result) => result,
         Err(_) => panic!("somebody waits for ever, or panicked: {}", worker.is_finished()),
+    }
+}
+
+/// An attempt whose atomic group is longer than half a ring does not commit in hardware. It would put its group with
+/// its lower bound announced, and wait there for the group before it to be applied; with SPHT that group's commit waits
+/// for the bound, and with SPHT-eADR the bound holds the watermark below it.
+#[test]
+fn groups_longer_than_half_a_ring_do_not_wait_for_each_other_in_hardware() {
+    const WORDS: usize = 3000;
+    for protocol in PROTOCOLS {
+        ends(move || {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("heap");
+            let shadow = open(&path, protocol, 8);
+            let base = shadow.base() as usize;
+            let log = protocol.log(Arc::clone(&shadow)).unwrap();
+            let model = HardwareModel::new(memory(&shadow), log, HardwareLimits::default());
+            let both_announced = Barrier::new(2);
+            std::thread::scope(|scope| {
+                for who in 0..2 {
+                    let (model, both_announced) = (&model, &both_announced);
+                    scope.spawn(move || {
+                        let (mut thread, mut attempts) = (model.thread(), 0);
+                        thread
+                            .run(|tx| -> Body<()> {
+                                attempts += 1;
+                                (0..WORDS).try_for_each(|word| {
+                                    let at = word + who * 4096;
+                                    tx.write_word(base + 8 * at, at as u64 + 1)
+                                })?;
+                                if attempts == 1 {
+                                    both_announced.wait();
+                                }
+                                Ok(())
+                            })
+                            .unwrap();
+                        let counts = thread.counts();
+                        assert_eq!((counts.hardware, counts.serial), (0, 1), "{protocol}");
+                    });
+                }
+            });
+            drop(model);
+            drop(shadow);
+            let shadow = open(&path, protocol, 8);
+            for at in (0..WORDS).flat_map(|word| [word, word + 4096]) {
+                assert_eq!(word(&shadow, at), at as u64 + 1, "{protocol}");
+            }
+        });
     }
 }
 

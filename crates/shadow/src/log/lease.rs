@@ -293,6 +293,16 @@ impl LogLease {
         }
     }
 
+    /// The longest atomic group that [`make_room`](Self::make_room) makes room for, in bytes. A longer one is spilled:
+    /// its [`reserve`](Self::reserve) may wait for other commits.
+    #[must_use]
+    pub fn room_max(&self) -> u64 {
+        match &self.log {
+            Log::Shared { .. } => u64::MAX,
+            Log::Own { rings, .. } => rings.layout.ring_bytes / 2,
+        }
+    }
+
     /// The steps from [`words`](Self::words) to [`seal`](Self::seal) in one pass, from where the words are to the log:
     /// `word` gives address and value of each entry. They must hold still until this returns. Between number and seal
     /// it asks whether the atomic group `may_commit`; the answer comes back with the number, and after a no

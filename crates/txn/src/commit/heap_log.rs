@@ -135,6 +135,10 @@ macro_rules! one_of {
                 match self { $(Self::$variant(sink) => sink.prepare(size),)* }
             }
 
+            fn has_room(&self, size: UnitSize) -> bool {
+                match self { $(Self::$variant(sink) => sink.has_room(size),)* }
+            }
+
             #[inline(always)]
             fn put(&mut self, writes: &impl Writes) -> Result<(), Error> {
                 match self { $(Self::$variant(sink) => sink.put(writes),)* }

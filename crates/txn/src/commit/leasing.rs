@@ -4,6 +4,8 @@
 //!
 //! The last log in eight is never kept, so that a thousand threads share two logs and none waits for one that sleeps.
 
+use super::collect::log_bytes;
+use crate::sink::UnitSize;
 use mangrove_shadow::{LogLease, Shadow};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -62,6 +64,11 @@ impl LogUser<'_> {
     #[inline(always)]
     pub(super) fn leased(&mut self) -> &mut LogLease {
         self.lease.as_mut().expect("the calls come in the trait's order")
+    }
+
+    /// Whether an atomic group of this size needs no space but that which `make_room` makes.
+    pub(super) fn has_room(&self, size: UnitSize) -> bool {
+        self.lease.as_ref().is_none_or(|lease| log_bytes(size) <= lease.room_max())
     }
 
     /// Forgets what was put, if anything.

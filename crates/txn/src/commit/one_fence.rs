@@ -102,6 +102,10 @@ impl RedoSink for OneFenceSink<'_> {
         self.user.lease().make_room(log_bytes(size))
     }
 
+    fn has_room(&self, size: UnitSize) -> bool {
+        self.user.has_room(size)
+    }
+
     #[inline(always)]
     fn put(&mut self, writes: &impl Writes) -> Result<(), Error> {
         put(self.user.lease(), writes)

@@ -127,6 +127,10 @@ impl RedoSink for SphtSink<'_> {
         self.user.lease().make_room(log_bytes(size))
     }
 
+    fn has_room(&self, size: UnitSize) -> bool {
+        self.user.has_room(size)
+    }
+
     /// l.11
     #[inline]
     fn put(&mut self, writes: &impl Writes) -> Result<(), Error> {

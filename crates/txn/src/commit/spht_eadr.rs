@@ -177,6 +177,10 @@ impl RedoSink for SphtEadrSink<'_> {
         self.user.lease().make_room(log_bytes(size))
     }
 
+    fn has_room(&self, size: UnitSize) -> bool {
+        self.user.has_room(size)
+    }
+
     /// l.7
     #[inline]
     fn put(&mut self, writes: &impl Writes) -> Result<(), Error> {

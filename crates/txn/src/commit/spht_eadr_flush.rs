@@ -66,6 +66,10 @@ impl RedoSink for SphtEadrFlushSink<'_> {
         self.0.prepare(size)
     }
 
+    fn has_room(&self, size: UnitSize) -> bool {
+        self.0.has_room(size)
+    }
+
     #[inline(always)]
     fn put(&mut self, writes: &impl Writes) -> Result<(), Error> {
         self.0.put(writes)

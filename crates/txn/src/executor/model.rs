@@ -11,7 +11,10 @@
 //!    seen.
 //! 2. The atomic group is sealed then, too, or, where sealing writes lines back (`RedoSink::seals_after_hardware`),
 //!    right behind the commit. There the attempt cannot be undone any more.
-//! 3. On the lock path no hardware attempt runs or commits: taking the lock aborts them, or waits.
+//! 3. An attempt whose atomic group is longer than the space that was made for it (`RedoSink::has_room`) takes the
+//!    lock, where the group is put before anything is announced. Otherwise two attempts could wait for each other: one
+//!    for the other's lower bound, this one for space that the first one's atomic group still has.
+//! 4. On the lock path no hardware attempt runs or commits: taking the lock aborts them, or waits.
 
 use super::backoff::Backoff;
 use super::hardware::{CORES, Hardware};
@@ -516,6 +519,10 @@ impl<'model, L: RedoLog> HardwareThread<'model, L> {
             Err(Halt::Retry) => return End::Retry,
             Err(Halt::Interrupted(_)) => return End::Aborted(Cause::Conflict),
         };
+        if !running.sink.has_room(running.tx.size()) {
+            running.tx.abort(Cause::Capacity);
+            return End::Aborted(Cause::Capacity);
+        }
         if !model.hardware.commit(running.tx.core) {
             return End::Aborted(Cause::Conflict);
         }
