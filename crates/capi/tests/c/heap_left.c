@@ -1,5 +1,5 @@
 /* Transactions that are left in unusual ways: by longjmp, by the end of a thread, for a signal. Each is undone, its
- * thread may go on, and others do. */
+ * thread may go on, and others do. With each executor whose threads wait for others that are in a transaction. */
 #include "heap.h"
 #include <pthread.h>
 #include <setjmp.h>
@@ -491,11 +491,13 @@ static void steps(void) {
     CHECK(value() == before + 1001);
 }
 
-int main(int argc, char **argv) {
+static void by(const heap_way *way, const char *folder) {
     mangrove_heap_figures figures = {.size = sizeof figures};
     uint64_t blocks;
-    alarm(300);
-    heap = open_heap(below(scratch_of(argc, argv), "heap"));
+    fprintf(stderr, "with %s\n", way->name);
+    heap = open_heap_by(way, below(folder, way->name));
+    expected = 0;
+    refused = interrupted = 0;
     OK(mangrove_transaction(heap, make, NULL, NULL));
     OK(mangrove_heap_stat(heap, &figures));
     blocks = figures.blocks;
@@ -512,5 +514,12 @@ int main(int argc, char **argv) {
     CHECK(figures.blocks == blocks); /* what was allocated was given back */
     OK(mangrove_heap_check(heap, NULL));
     OK(mangrove_heap_close(heap));
+}
+
+int main(int argc, char **argv) {
+    const char *folder = scratch_of(argc, argv);
+    int way;
+    alarm(300);
+    for (way = 0; way < HEAP_WAYS; way++) by(&heap_ways[way], folder);
     return 0;
 }

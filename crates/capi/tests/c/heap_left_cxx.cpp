@@ -1,7 +1,9 @@
-// C++ exceptions out of a body that was given to the C function, and the end of a thread in a C++ body.
-#include "check.h"
+// C++ exceptions out of a body that was given to the C function, and the end of a thread in a C++ body. With each
+// executor whose threads wait for others that are in a transaction.
+#include "heap.h"
 #include <mangrove_heap.hpp>
 
+#include <cstdio>
 #include <cstring>
 #include <pthread.h>
 #include <thread>
@@ -19,9 +21,10 @@ static std::uint64_t value()
     return mangrove::read(heap, [](mangrove::tx &tx) { return tx.load(cell); });
 }
 
+static std::uint64_t expected;
+
 static void undone_and_free()
 {
-    static std::uint64_t expected;
     CHECK(value() == expected);
     expected++;
     const auto add = [](mangrove::tx &tx) { tx.store(cell, tx.load(cell) + 1); };
@@ -44,6 +47,7 @@ static int write_and_throw(mangrove_tx *tx, void *what)
 
 static void exceptions()
 {
+    destroyed = 0;
     for (int round = 0; round < 20; round++) {
         int caught = -1;
         try {
@@ -125,6 +129,7 @@ static void destructors_of_threads()
 {
     pthread_key_t key;
     const std::uint64_t before = value();
+    refused_at_the_end = 0;
     CHECK(pthread_key_create(&key, add_at_the_end) == 0);
     for (const bool by_key : {true, false}) {
         std::thread([&] {
@@ -137,13 +142,21 @@ static void destructors_of_threads()
     CHECK(pthread_key_delete(key) == 0);
 }
 
-int main(int argc, char **argv)
+static void by(const heap_way &way, const char *folder)
 {
-    ANSWERS(MANGROVE_OK, mangrove_heap_open(below(scratch_of(argc, argv), "heap"), nullptr, &heap));
+    std::fprintf(stderr, "with %s\n", way.name);
+    heap = open_heap_by(&way, below(folder, way.name));
+    expected = 0;
     ANSWERS(MANGROVE_OK, mangrove_transaction(heap, make, nullptr, nullptr));
     exceptions();
     ends_of_threads();
     destructors_of_threads();
     ANSWERS(MANGROVE_OK, mangrove_heap_close(heap));
+}
+
+int main(int argc, char **argv)
+{
+    const char *folder = scratch_of(argc, argv);
+    for (const heap_way &way : heap_ways) by(way, folder);
     return 0;
 }
