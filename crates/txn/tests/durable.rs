@@ -5,11 +5,12 @@
 mod bank;
 
 use bank::{Bank, Body};
-use mangrove_shadow::{Create, Latency, Medium, Options, Shadow};
+use mangrove_shadow::{Create, Latency, Medium, Options, Order, Shadow};
 use mangrove_txn::{
-    HardwareLimits, HardwareModel, HeapLog, Isolation, Sgl, Stm, StmOptions, TxAccess, TxMemory, TxThread,
+    Halt, HardwareLimits, HardwareModel, HeapLog, Isolation, Protocol, Sgl, Stm, StmOptions, TxAccess,
+    TxMemory, TxThread,
 };
-use std::sync::Arc;
+use std::sync::{Arc, Barrier};
 
 const BANK: Bank = Bank { accounts: 512, threads: 4, varies: false };
 
@@ -144,5 +145,93 @@ fn long_transactions_side_by_side() {
         // SAFETY: inside the working copy, aligned, and no other thread runs.
         let words = unsafe { std::slice::from_raw_parts(shadow.base().cast::<u64>(), 64 << 10) };
         assert!(words.iter().all(|&word| word == 5), "{medium:?}");
+    }
+}
+
+/// A thousand threads have handles at once, to 64 logs. All commits are there after the heap's owner is gone.
+fn a_thousand_threads<X: Isolation>(options: &Options, make: impl Fn(TxMemory, HeapLog) -> X) {
+    const THREADS: usize = 1000;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("heap");
+    let open = || Arc::new(options.open(&path).unwrap());
+    let shadow = open();
+    shadow.grow(64 << 10).unwrap();
+    let base = shadow.base() as usize;
+    let protocol = if shadow.is_stamped() { Protocol::Spht } else { Protocol::Automatic };
+    let executor = make(memory(&shadow), protocol.log(Arc::clone(&shadow)).unwrap());
+    let all_have_handles = Barrier::new(THREADS);
+    std::thread::scope(|scope| {
+        for number in 1..=THREADS {
+            let (executor, all_have_handles) = (&executor, &all_have_handles);
+            scope.spawn(move || {
+                let mut handle = executor.thread();
+                all_have_handles.wait();
+                for _ in 0..2 {
+                    let at = [base + number * 8, base + number % 8 * 8192];
+                    handle
+                        .run(|tx| -> Body<()> {
+                            at.iter().try_for_each(|&at| {
+                                let value = tx.read_word(at)?;
+                                Ok(tx.write_word(at, value + 1)?)
+                            })
+                        })
+                        .unwrap();
+                }
+            });
+        }
+    });
+    drop(executor);
+    drop(shadow);
+    let shadow = open();
+    // SAFETY: inside the working copy, aligned, and no other thread runs.
+    let words = unsafe { std::slice::from_raw_parts(shadow.base().cast::<u64>(), 8192) };
+    assert!((1..=THREADS).all(|number| words[number] == 2), "{:?}", &words[..=THREADS]);
+    let shared: u64 = (0..8).map(|n| words[n * 1024]).sum();
+    assert_eq!(shared, 2 * THREADS as u64);
+}
+
+#[test]
+fn a_thousand_threads_have_handles_to_64_logs() {
+    for medium in [EMULATED, Medium::File] {
+        let options = options(medium, 64);
+        a_thousand_threads(&options, |memory, log| Stm::new(memory, log, stm_options(Some(8))));
+        a_thousand_threads(&options, Sgl::new);
+    }
+    a_thousand_threads(&options(EMULATED, 64).order(Order::Marker).stamped(true), Sgl::new);
+}
+
+/// An atomic group of 16 MiB, 256 times as long as its log: undone, then committed, then there.
+#[test]
+fn a_million_words_in_one_durable_transaction() {
+    const WORDS: usize = 1 << 20;
+    for medium in [EMULATED, Medium::File] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("heap");
+        let options = options(medium, 2).capacity(16 << 20);
+        let shadow = Arc::new(options.open(&path).unwrap());
+        shadow.grow(8 * WORDS as u64).unwrap();
+        let base = shadow.base() as usize;
+        let stm = Stm::new(memory(&shadow), HeapLog::new(Arc::clone(&shadow)), stm_options(None));
+        for aborts in [true, false] {
+            let mut thread = stm.thread();
+            let outcome = thread.run(|tx| {
+                for word in 0..WORDS {
+                    let value = tx.read_word(base + word * 8)?;
+                    tx.write_word(base + word * 8, value + word as u64)?;
+                }
+                if aborts { Err(Halt::Abort(())) } else { Ok(()) }
+            });
+            assert_eq!(outcome.is_err(), aborts, "{medium:?}: {outcome:?}");
+            // SAFETY: inside the working copy, aligned, and no other thread runs.
+            let words = unsafe { std::slice::from_raw_parts(base as *const u64, WORDS) };
+            let expected = |word: usize| if aborts { 0 } else { word as u64 };
+            assert!((0..WORDS).all(|word| words[word] == expected(word)), "{medium:?}");
+        }
+        drop(stm);
+        drop(shadow);
+        let shadow = options.open(&path).unwrap();
+        // SAFETY: as above.
+        let words = unsafe { std::slice::from_raw_parts(shadow.base().cast::<u64>(), WORDS) };
+        assert!((0..WORDS).all(|word| words[word] == word as u64), "{medium:?}, opened again");
     }
 }
