@@ -1,5 +1,7 @@
 //! Accesses of every size and alignment against a byte array, undone ones too; neighbours; addresses outside.
 
+#[path = "support/rtm.rs"]
+mod rtm;
 mod support;
 
 /// What `support` finds as `crate::api` here.
@@ -11,6 +13,7 @@ use mangrove_txn::{
     Halt, HardwareLimits, HardwareModel, Htm, Isolation, Sgl, Stm, StmOptions, TxAccess, TxError, TxThread,
     VolatileLog,
 };
+use rtm::say_where_rtm_runs;
 use std::convert::Infallible;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -152,6 +155,7 @@ fn like_a_byte_array(words: &Words, executor: &impl Isolation, seed: u64) {
 
 #[test]
 fn every_size_and_alignment_is_byte_exact() {
+    say_where_rtm_runs();
     for (seed, serial_after, solo) in [(1, 24, false), (2, 24, true), (3, 0, false)] {
         let words = Words::new(WORDS);
         like_a_byte_array(&words, &stm(&words, serial_after, solo), seed);
@@ -199,6 +203,7 @@ fn keeps_neighbours(words: &Words, executor: &impl Isolation) {
 
 #[test]
 fn bytes_beside_a_write_are_never_stored_to() {
+    say_where_rtm_runs();
     let words = Words::new(2);
     keeps_neighbours(&words, &stm(&words, 24, false));
     keeps_neighbours(&words, &stm(&words, 24, true));
@@ -228,6 +233,7 @@ fn refuses_addresses_outside(words: &Words, executor: &impl Isolation) {
 
 #[test]
 fn addresses_outside_are_refused() {
+    say_where_rtm_runs();
     let words = Words::new(WORDS);
     refuses_addresses_outside(&words, &stm(&words, 24, false));
     refuses_addresses_outside(&words, &stm(&words, 0, false));

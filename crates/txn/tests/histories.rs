@@ -1,6 +1,8 @@
 //! Recorded histories of every executor on real threads are opaque; and the checker of histories finds every kind of
 //! violation.
 
+#[path = "support/rtm.rs"]
+mod rtm;
 mod support;
 
 /// What `support` finds as `crate::api` here.
@@ -9,6 +11,7 @@ mod api {
 }
 
 use mangrove_txn::{HardwareLimits, HardwareModel, Htm, Isolation, Sgl, Stm, StmOptions, VolatileLog};
+use rtm::say_where_rtm_runs;
 use support::checker::{Attempt, Event, Violation, check};
 use support::recorder::{Moments, Plan, initial, work};
 use support::words::Words;
@@ -117,9 +120,7 @@ fn the_hardware_model_is_opaque() {
 /// In hardware where this machine commits there; otherwise by its lock, which the line on standard error says.
 #[test]
 fn rtm_and_its_lock_are_opaque() {
-    let words = Words::new(1);
-    let hardware = Htm::new(words.memory(), VolatileLog::new()).is_in_hardware();
-    eprintln!("transactions run {}", if hardware { "in hardware" } else { "by the lock: no RTM here" });
+    say_where_rtm_runs();
     PLANS.iter().for_each(|plan| is_opaque(|words| Htm::new(words.memory(), VolatileLog::new()), *plan));
 }
 

@@ -3,6 +3,8 @@
 
 #[path = "support/bank.rs"]
 mod bank;
+#[path = "support/rtm.rs"]
+mod rtm;
 
 use bank::{Bank, Body};
 use mangrove_shadow::{Create, Domain, FlushInstruction, Latency, Medium, Options, Order, Shadow};
@@ -10,6 +12,7 @@ use mangrove_txn::{
     Halt, HardwareLimits, HardwareModel, HeapLog, Htm, Isolation, Protocol, RedoLog, Sgl, Stm, StmOptions,
     TxAccess, TxError, TxMemory, TxThread,
 };
+use rtm::say_where_rtm_runs;
 use std::convert::Infallible;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -82,6 +85,7 @@ fn come_back<X: Isolation>(protocol: Protocol, logs: usize, make: impl Fn(TxMemo
 
 #[test]
 fn what_was_acknowledged_comes_back() {
+    say_where_rtm_runs();
     let limits = HardwareLimits { spurious_per_million: 10_000, ..HardwareLimits::default() };
     for protocol in PROTOCOLS {
         for logs in [1, 2, 8] {
@@ -179,6 +183,7 @@ fn leave_in_every_way<X: Isolation>(executor: &X, base: usize) {
 /// Algorithm 2, l.1: nobody waits for a thread that is in no transaction, however it left its last one.
 #[test]
 fn a_thread_without_a_transaction_holds_nobody_up() {
+    say_where_rtm_runs();
     for protocol in PROTOCOLS {
         ends(move || {
             let folder = tempfile::tempdir().unwrap();
@@ -320,6 +325,7 @@ fn ownership_records_are_refused() {
 /// a change sleeps all the same, and a commit wakes it.
 #[test]
 fn a_retry_on_time_stamps_sleeps() {
+    say_where_rtm_runs();
     let folder = tempfile::tempdir().unwrap();
     let shadow = open(&folder.path().join("s"), Protocol::Spht, 4);
     let (memory, at) = (memory(&shadow), shadow.base() as usize);

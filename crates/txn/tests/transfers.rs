@@ -1,6 +1,8 @@
 //! Transfers between accounts on several threads: the total is right in every state that a transaction sees, whatever
 //! becomes of the others. And nobody starves.
 
+#[path = "support/rtm.rs"]
+mod rtm;
 mod support;
 
 /// What `support` finds as `crate::api` here.
@@ -12,6 +14,7 @@ use mangrove_txn::{
     Halt, HardwareLimits, HardwareModel, Htm, Isolation, Sgl, Stm, StmOptions, TxAccess, TxError, TxThread,
     VolatileLog,
 };
+use rtm::say_where_rtm_runs;
 use std::convert::Infallible;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -90,6 +93,7 @@ fn one_writer(words: &Words, solo: bool) -> Stm<VolatileLog> {
 
 #[test]
 fn totals_are_kept() {
+    say_where_rtm_runs();
     let words = Words::new(ACCOUNTS);
     totals(&words, &one_writer(&words, false), 4, 5000);
     totals(&words, &one_writer(&words, true), 4, 5000);
@@ -211,6 +215,7 @@ fn hands_over(words: &Words, executor: &impl Isolation) {
 
 #[test]
 fn retry_waits_for_a_change() {
+    say_where_rtm_runs();
     let words = Words::new(ACCOUNTS);
     hands_over(&words, &stm(&words, 10, 24, false));
     hands_over(&words, &stm(&words, 10, 24, true));
@@ -270,6 +275,7 @@ fn happens_once(words: &Words, executor: &impl Isolation) {
 
 #[test]
 fn what_is_irrevocable_happens_once() {
+    say_where_rtm_runs();
     let words = Words::new(ACCOUNTS);
     happens_once(&words, &stm(&words, 10, 24, false));
     happens_once(&words, &stm(&words, 10, 24, true));
