@@ -15,6 +15,7 @@ use crate::recovery::recover::RecoveredLogs;
 use crate::replay::crew::Crew;
 use crate::replay::handover::Handover;
 use crate::replay::replay::{Aim, Replayer, Step};
+use crate::sync::pause;
 use crate::{Error, Result, Stat};
 use mangrove_pool::Region;
 use parking_lot::Mutex;
@@ -30,8 +31,6 @@ const GATHER: Duration = Duration::from_millis(10);
 const GATHER: Duration = Duration::from_secs(3600);
 /// In a time of `GATHER` few atomic groups came: less than one part in so many of a ring.
 const FEW: u64 = 256;
-/// Spins before a wait for another log writer yields the processor.
-const SPINS: u32 = 200;
 
 /// What a log's writer has written, for `Stat`. Only the owner of the writer changes it.
 #[derive(Default)]
@@ -138,13 +137,13 @@ impl Rings {
     /// Waits until every atomic group up to `seq` is published.
     #[inline]
     pub(crate) fn wait_published(&self, seq: u64) -> Result<()> {
-        let mut spins = 0;
+        let mut round = 0;
         while !self.handover.covers(seq) {
             self.alive()?;
             self.complete_deferred(seq)?;
             self.ask_watermark();
-            spins += 1;
-            if spins < SPINS { std::hint::spin_loop() } else { std::thread::yield_now() }
+            pause(round);
+            round = round.saturating_add(1);
         }
         Ok(())
     }

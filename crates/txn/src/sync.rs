@@ -4,9 +4,10 @@
 
 use mangrove_sys::Reservation;
 pub(crate) use mangrove_sys::{AbortStatus, AsymmetricBarrier, EventCount, rtm, xabort, xbegin, xend};
-pub(crate) use parking_lot::{Mutex, MutexGuard};
+pub(crate) use parking_lot::lock_api::RawMutex as RawLock;
+pub(crate) use parking_lot::{Mutex, MutexGuard, RawMutex};
 use std::ptr::NonNull;
-pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 
 /// Bytes of a huge page: without them a random access to a large table also misses the TLB.
 const HUGE_PAGE_BYTES: usize = 2 << 20;

@@ -27,6 +27,7 @@ use crate::log::stamps::refused;
 use crate::recovery::scan::NUMBER_MAX;
 use crate::replay::replay::{Aim, SHARES, Step};
 use crate::ring::Rings;
+use crate::sync::give_way;
 use mangrove_pool::{Range, crc32c};
 use mangrove_sys::{CACHE_LINE_BYTES, Crc32c, Stored, prefetch_write};
 use std::sync::atomic::{Ordering, fence};
@@ -358,7 +359,7 @@ impl Rings {
         if used > (SHARES - 1) * share {
             // At each commit until space was freed.
             writer.ask_at = writer.position;
-            std::thread::yield_now();
+            give_way();
         }
     }
 
@@ -541,7 +542,7 @@ impl Rings {
             } else if self.replay_step(Aim::Space) == Step::Nothing {
                 // The ring is full of atomic groups of this log that wait for one that another log writer has under
                 // way.
-                std::thread::yield_now();
+                give_way();
             }
         }
     }

@@ -6,6 +6,7 @@ use crate::log::commit::put_checksummed;
 use crate::log::log_writer::SMALL_BYTES;
 use crate::log::spill_area::{Held, Spilled};
 use crate::ring::Rings;
+use crate::sync::give_way;
 use crate::{Error, Result};
 use mangrove_pool::crc32c;
 use std::sync::atomic::Ordering;
@@ -18,7 +19,7 @@ impl Rings {
                 return Ok(held);
             }
             self.alive()?;
-            std::thread::yield_now();
+            give_way();
         }
     }
 

@@ -17,6 +17,7 @@ use crate::replay::apply::read_unit;
 use crate::replay::part::{Done, Frees, Part, StepEnd};
 use crate::replay::rounds::Rounds;
 use crate::replay::stripes::SomeStripes;
+use crate::sync::give_way;
 use mangrove_pool::Region;
 use mangrove_sys::without_signals;
 use parking_lot::{Mutex, RwLock};
@@ -185,7 +186,7 @@ impl Crew {
         for number in self.parts_with(true) {
             shared.rounds.begin(std::iter::once(number));
             while !shared.rounds.has_ended() {
-                std::thread::yield_now();
+                give_way();
             }
         }
     }

@@ -11,11 +11,9 @@
 
 use super::collect::{put, wait};
 use crate::sink::{RedoLog, RedoSink, UnitSize, Writes};
+use crate::sync::{AtomicU64, Ordering, RawLock, RawMutex};
 use mangrove_shadow::{Error, LogLease, Shadow, Ticket};
-use parking_lot::RawMutex;
-use parking_lot::lock_api::RawMutex as _;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Numbers for which the table tells the log's ticket. For an older one it gives a later ticket.
 const TICKETS: usize = 1024;

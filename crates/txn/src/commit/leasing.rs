@@ -6,9 +6,9 @@
 
 use super::collect::log_bytes;
 use crate::sink::UnitSize;
+use crate::sync::{AtomicUsize, Ordering};
 use mangrove_shadow::{LogLease, Shadow};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The logs of a shadow.
 #[derive(Debug)]

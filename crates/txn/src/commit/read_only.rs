@@ -1,9 +1,9 @@
 //! No protocol: the redo log of a heap opened read-only, which refuses every transaction that wrote.
 
 use crate::sink::{RedoLog, RedoSink, UnitSize, Writes};
+use crate::sync::{AtomicU64, Ordering};
 use mangrove_shadow::Error;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A redo log that takes nothing.
 #[derive(Debug)]
