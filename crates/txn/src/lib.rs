@@ -43,6 +43,7 @@ mod in_place;
 pub mod lab;
 mod left_out;
 mod memory;
+mod own_stack;
 mod run;
 mod sink;
 mod sync;
@@ -73,6 +74,7 @@ pub use mangrove_shadow::{
     MediumKind, Order, PoolConfig, Start,
 };
 pub use memory::TxMemory;
+pub use own_stack::OwnStack;
 pub use run::{Answer, Isolation, TxCounts, TxError, TxThread};
 pub use sink::{RedoLog, RedoSink, Unit, UnitSize, Writes};
 pub use volatile::{VolatileLog, VolatileSink};

@@ -10,8 +10,8 @@ mod api {
 }
 
 use mangrove_txn::{
-    Halt, HardwareLimits, HardwareModel, Htm, Isolation, Sgl, Stm, StmOptions, TxAccess, TxError, TxThread,
-    VolatileLog,
+    Halt, HardwareLimits, HardwareModel, Htm, Isolation, OwnStack, Sgl, Stm, StmOptions, TxAccess, TxError,
+    TxThread, VolatileLog,
 };
 use rtm::say_where_rtm_runs;
 use std::convert::Infallible;
@@ -240,4 +240,68 @@ fn addresses_outside_are_refused() {
     refuses_addresses_outside(&words, &Sgl::new(words.memory(), VolatileLog::new()));
     refuses_addresses_outside(&words, &model(&words));
     refuses_addresses_outside(&words, &Htm::new(words.memory(), VolatileLog::new()));
+}
+
+/// Accesses to the body's own frame pass the filter: they are byte-exact, an abort leaves them, and what lies in the
+/// executor's memory is undone. Beside the frame, an access is refused as before.
+fn passes_its_own_frame(words: &Words, executor: &impl Isolation) {
+    let mut thread = executor.thread();
+    let mut frame = [0_u64; 16];
+    let from = frame.as_mut_ptr().expose_provenance() + 8;
+    let until = from + 14 * 8;
+    for aborts in [true, false] {
+        let outcome = thread.run(|tx| {
+            // SAFETY: the middle of an array of this thread, which nothing else uses before the transaction has ended.
+            let mut tx = unsafe { OwnStack::new(tx, from..until) };
+            let mut expected = [0_u8; 14 * 8];
+            tx.write_bytes(from, &expected)?;
+            for (at, len) in [(0, 8), (3, 1), (9, 16), (30, 4), (61, 51)] {
+                let bytes: Vec<u8> = (0..len).map(|n| (at + n + 1) as u8).collect();
+                tx.write_bytes(from + at, &bytes)?;
+                expected[at..at + len].copy_from_slice(&bytes);
+            }
+            let mut found = [0_u8; 14 * 8];
+            tx.read_bytes(from, &mut found)?;
+            assert_eq!(found, expected);
+            let value = tx.read_word(words.at(3))?;
+            let [first] = tx.read(from)?;
+            tx.write_word(words.at(3), value + u64::from(first))?;
+            let nested = tx.nested(|tx| {
+                tx.write_word(words.at(4), 5)?;
+                tx.write_word(until - 8, 6)?;
+                Err::<(), _>(Halt::Abort(()))
+            });
+            assert_eq!(nested, Err(Halt::Abort(())));
+            assert_eq!((tx.read_word(words.at(4))?, tx.read_word(until - 8)?), (0, 6));
+            if aborts { Err(Halt::Abort(())) } else { Ok(()) }
+        });
+        assert_eq!(outcome.is_err(), aborts);
+        assert_eq!((words.get(3), words.get(4)), (u64::from(!aborts), 0));
+        let frame = std::hint::black_box(&frame);
+        assert_eq!((frame[0], frame[1].to_le_bytes()[0], frame[14], frame[15]), (0, 1, 6, 0));
+    }
+    words.set(3, 0);
+    for (address, size) in [(from - 1, 1), (until, 1), (until - 4, 8), (from - 8, 8)] {
+        let outcome = catch_unwind(AssertUnwindSafe(|| {
+            thread.run(|tx| {
+                // SAFETY: as above.
+                let mut tx = unsafe { OwnStack::new(tx, from..until) };
+                tx.write_bytes(address, &vec![9; size])?;
+                Ok::<(), Halt<Infallible>>(())
+            })
+        }));
+        assert!(outcome.is_err(), "{size} bytes at {address:#x} were written");
+    }
+}
+
+#[test]
+fn the_bodys_own_frame_is_passed_through() {
+    say_where_rtm_runs();
+    let words = Words::new(WORDS);
+    passes_its_own_frame(&words, &stm(&words, 24, false));
+    passes_its_own_frame(&words, &stm(&words, 0, false));
+    passes_its_own_frame(&words, &stm(&words, 24, true));
+    passes_its_own_frame(&words, &Sgl::new(words.memory(), VolatileLog::new()));
+    passes_its_own_frame(&words, &model(&words));
+    passes_its_own_frame(&words, &Htm::new(words.memory(), VolatileLog::new()));
 }
