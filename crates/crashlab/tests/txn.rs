@@ -88,3 +88,55 @@ fn a_heap_that_was_created_is_there() {
     let found: Vec<String> = found.map(|violation| violation.message).collect();
     assert!(found.iter().any(|message| message.contains("recovery made it anew")), "{found:?}");
 }
+
+/// SPHT has flushes, fences and steps without which a crash loses commits on ADR. With persistent caches SPHT-eADR,
+/// without and with flushes, loses none: it does not reach them, or does not need them.
+#[test]
+fn what_spht_needs_on_adr_is_harmless_to_spht_eadr_on_eadr() {
+    let _turn = turn();
+    const FORMS: [&str; 2] = ["txn-stamps", "txn-stamps-too"];
+    let campaign = |domain, form: &str, sites: Sites, images| Campaign {
+        engine: EngineKind::Txn,
+        form: Some(form.to_owned()),
+        sites: Arc::new(sites),
+        ..Campaign::new(domain, SEED, Limits { images, ..Limits::default() })
+    };
+    let reached = |domain, form: &str| {
+        let without_fault = campaign(domain, form, Sites::new(), 1_000);
+        without_fault.sweep(&mut |_| {}).expect("no violation without an injected fault");
+        let mut reached = without_fault.sites.reached();
+        reached.retain(|site, _| {
+            let orders = matches!(site.kind, SiteKind::Flush | SiteKind::Fence | SiteKind::Step);
+            orders && ["txn/src/", "shadow/src/"].iter().any(|part| site.file.contains(part))
+        });
+        reached
+    };
+    let mut sites = reached(CrashDomain::Adr, FORMS[0]);
+    sites.append(&mut reached(CrashDomain::Adr, FORMS[1]));
+    let count = |kind| sites.keys().filter(|site| site.kind == kind).count();
+    assert!(count(SiteKind::Flush) > 5 && count(SiteKind::Fence) > 5, "{sites:?}");
+    assert_eq!(count(SiteKind::Step), 3, "a commit's wait, the marker, a reader's wait: {sites:?}");
+    let mut needless = 0;
+    for form in FORMS {
+        let there = reached(CrashDomain::Eadr, form);
+        assert!(there.keys().all(|site| site.kind != SiteKind::Step), "nothing is waited for: {there:?}");
+        for site in sites.keys().filter(|site| there.contains_key(site)) {
+            let without = campaign(CrashDomain::Eadr, form, Sites::without(site.clone()), 200);
+            let tally = without
+                .sweep(&mut |_| {})
+                .unwrap_or_else(|violation| panic!("{form} without {site}: {}", violation.message));
+            assert!(tally.images() >= 200, "{form} without {site}: {} images", tally.images());
+            needless += 1;
+        }
+    }
+    assert!(needless > 10, "{needless}");
+    // On ADR none of these is needless: what a commit writes back and fences, and the marker.
+    let commits =
+        |site: &&SiteKey| ["log/commit.rs", "log/complete.rs"].iter().any(|f| site.file.ends_with(f));
+    for site in sites.keys().filter(commits) {
+        let caught = FORMS.iter().any(|form| {
+            campaign(CrashDomain::Adr, form, Sites::without(site.clone()), 20_000).sweep(&mut |_| {}).is_err()
+        });
+        assert!(caught, "{site} left out on ADR, and nothing noticed");
+    }
+}
