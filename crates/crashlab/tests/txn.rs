@@ -140,3 +140,42 @@ fn what_spht_needs_on_adr_is_harmless_to_spht_eadr_on_eadr() {
         assert!(caught, "{site} left out on ADR, and nothing noticed");
     }
 }
+
+/// Each pair of executor and protocol that a heap may have on a medium is crashed, also where the large forms do not
+/// have it; and where its commits and its readers wait, it is caught when they do not.
+#[test]
+fn the_other_pairs_of_executor_and_protocol_are_crashed() {
+    use CrashDomain::{Adr, Eadr, File};
+    let _turn = turn();
+    for (form, domain, waits_in) in [
+        ("txn-lock", Adr, Some("one_fence.rs")),
+        ("txn-lock", Eadr, None),
+        ("txn-lock", File, Some("group.rs")),
+        ("txn-lock-stamps", Eadr, None),
+        ("txn-lock-flush", Eadr, None),
+        ("txn-model", File, Some("group.rs")),
+    ] {
+        // A tenth of the images goes to each of these forms.
+        let campaign = |sites: Sites, images: u64| Campaign {
+            engine: EngineKind::Txn,
+            form: Some(form.to_owned()),
+            sites: Arc::new(sites),
+            ..Campaign::new(domain, SEED, Limits { images: 10 * images, ..Limits::default() })
+        };
+        let without_fault = campaign(Sites::new(), 500);
+        let tally = without_fault
+            .sweep(&mut |_| {})
+            .unwrap_or_else(|v| panic!("{form} on {domain:?}: {}", v.message));
+        assert!(tally.images() >= 500, "{form} on {domain:?}: {} images", tally.images());
+        let Some(file) = waits_in else { continue };
+        let reached = without_fault.sites.reached().into_keys();
+        let waits: Vec<_> =
+            reached.filter(|site| site.kind == SiteKind::Step && site.file.ends_with(file)).collect();
+        assert_eq!(waits.len(), 2, "{form} on {domain:?}: a commit's wait, a reader's: {waits:?}");
+        for site in waits {
+            campaign(Sites::without(site.clone()), 10_000)
+                .sweep(&mut |_| {})
+                .expect_err(&format!("{form} on {domain:?}: {site} left out, and nothing noticed"));
+        }
+    }
+}

@@ -1,11 +1,12 @@
 //! Durable transactions as a subject: bytes of a small working copy, changed by an executor with its commit protocol;
 //! an array as reference.
 //!
-//! It has several forms. In one the ownership records isolate, with solo mode now and then. In the others the model
-//! of transactional hardware does (on disks, one lock, and durability by interval). With persistent caches the
-//! commits of the second form wait for no other thread. Two forms have the protocols of the SPHT-eADR dissertation:
-//! with volatile caches SPHT, isolated by the model and by one lock; with persistent ones SPHT-eADR, without and
-//! with flushes.
+//! It has several forms. In one the ownership records isolate, with solo mode now and then. In the others the model of
+//! transactional hardware does (on disks, one lock, and durability by interval). With persistent caches the commits of
+//! the second form wait for no other thread. Two forms have the protocols of the SPHT-eADR dissertation: with volatile caches
+//! SPHT, isolated by the model and by one lock; with persistent ones SPHT-eADR, without and with flushes, isolated by
+//! the model. The last ones have the pairs of executor and protocol that are left, each where it differs from all
+//! others: one lock with the automatic protocol everywhere, and with both kinds of SPHT-eADR; and the model on disks.
 
 use crate::engines::subject::{Promised, Subject};
 use crate::machine::cursor::CrashDomain;
@@ -31,6 +32,11 @@ pub(crate) const RECORDS: u8 = 0;
 pub(crate) const OTHER: u8 = 1;
 pub(crate) const STAMPS: u8 = 2;
 pub(crate) const STAMPS_TOO: u8 = 3;
+/// Further forms: one lock, one lock with SPHT-eADR without and with flushes, and the model on disks.
+pub(crate) const LOCK: u8 = 4;
+pub(crate) const LOCK_STAMPS: u8 = 5;
+pub(crate) const LOCK_FLUSH: u8 = 6;
+pub(crate) const MODEL: u8 = 7;
 /// What an inner transaction reads of its outer one: a byte that only those write, and each adds 1 to.
 const COUNTER: usize = LEN as usize - 1;
 
@@ -212,7 +218,9 @@ impl<const FORM: u8> TxnSubject<FORM> {
         let options = Options::new().address(AddressChoice::Anywhere).capacity(LEN).log_bytes(RING_BYTES);
         let options = options.log_count(LOGS).background(false);
         let options = match machine_domain() {
-            Some(CrashDomain::Eadr) if FORM == OTHER => options.domain(Domain::Eadr).order(Order::Gaps),
+            Some(CrashDomain::Eadr) if matches!(FORM, OTHER | LOCK) => {
+                options.domain(Domain::Eadr).order(Order::Gaps)
+            }
             Some(CrashDomain::Eadr) if FORM > OTHER => options.domain(Domain::Eadr),
             _ => options,
         };
@@ -238,7 +246,12 @@ impl<const FORM: u8> TxnSubject<FORM> {
         // simulator looks at it, between two of them.
         let memory = unsafe { TxMemory::new(shadow.base(), LEN as usize) };
         let protocol = protocol.log(Arc::clone(&shadow)).map_err(|e| e.to_string())?;
-        let by_lock = log || FORM == STAMPS_TOO && machine_domain() == Some(CrashDomain::Adr);
+        let by_lock = match FORM {
+            LOCK | LOCK_STAMPS | LOCK_FLUSH => true,
+            MODEL => false,
+            STAMPS_TOO => log || machine_domain() == Some(CrashDomain::Adr),
+            _ => log,
+        };
         let executor = match (FORM, by_lock) {
             (RECORDS, _) => {
                 let options = StmOptions {
@@ -266,9 +279,9 @@ impl<const FORM: u8> TxnSubject<FORM> {
 
     fn protocol() -> Protocol {
         match (machine_domain(), FORM) {
-            (_, RECORDS | OTHER) | (None | Some(CrashDomain::File), _) => Protocol::Automatic,
+            (_, RECORDS | OTHER | LOCK | MODEL) | (None | Some(CrashDomain::File), _) => Protocol::Automatic,
             (Some(CrashDomain::Adr), _) => Protocol::Spht,
-            (Some(CrashDomain::Eadr), STAMPS) => Protocol::SphtEadr,
+            (Some(CrashDomain::Eadr), STAMPS | LOCK_STAMPS) => Protocol::SphtEadr,
             (Some(CrashDomain::Eadr), _) => Protocol::SphtEadrFlush,
         }
     }
@@ -282,9 +295,14 @@ impl<const FORM: u8> TxnSubject<FORM> {
         unsafe { std::slice::from_raw_parts(self.shadow.base(), LEN as usize) }
     }
 
+    /// On disks one form is durable by interval.
+    fn is_by_interval(&self) -> bool {
+        FORM == OTHER && self.log
+    }
+
     /// By interval a commit is not waited for.
     fn promised(&self) -> Promised {
-        if FORM != RECORDS && self.log { Promised::Nothing } else { Promised::All }
+        if self.is_by_interval() { Promised::Nothing } else { Promised::All }
     }
 }
 
@@ -292,7 +310,16 @@ impl<const FORM: u8> Subject for TxnSubject<FORM> {
     type Op = TxnOp;
     type Model = TxnModel;
 
-    const NAME: &'static str = ["txn", "txn-other", "txn-stamps", "txn-stamps-too"][FORM as usize];
+    const NAME: &'static str = [
+        "txn",
+        "txn-other",
+        "txn-stamps",
+        "txn-stamps-too",
+        "txn-lock",
+        "txn-lock-stamps",
+        "txn-lock-flush",
+        "txn-model",
+    ][FORM as usize];
     const REGION_BYTES: u64 = 128 << 10;
 
     fn create(region: Region) -> Result<Self, String> {
@@ -329,7 +356,7 @@ impl<const FORM: u8> Subject for TxnSubject<FORM> {
             }
             TxnOp::During(stores, at, inner) => {
                 // By interval nothing is promised, so that nothing could be seen too early: one after the other.
-                let at = if FORM != RECORDS && self.log { u32::MAX } else { *at };
+                let at = if self.is_by_interval() { u32::MAX } else { *at };
                 let shadow = Arc::clone(&self.shadow);
                 let replay = move || {
                     shadow.replay();

@@ -8,7 +8,9 @@ use crate::engines::map::{COMPACTS, GROWS, MapSubject};
 use crate::engines::shadow::ShadowSubject;
 use crate::engines::space::SpaceSubject;
 use crate::engines::subject::Subject;
-use crate::engines::txn::{OTHER, RECORDS, STAMPS, STAMPS_TOO, TxnSubject};
+use crate::engines::txn::{
+    LOCK, LOCK_FLUSH, LOCK_STAMPS, MODEL, OTHER, RECORDS, STAMPS, STAMPS_TOO, TxnSubject,
+};
 use crate::machine::cursor::CrashDomain;
 use crate::machine::file_world::{FilePlan, FileWorld};
 use crate::machine::site::{SiteKey, SiteKind, Sites};
@@ -28,7 +30,8 @@ const LOG_BYTES_MAX: u64 = 24 << 10;
 /// One in this many images of the file domain is of a pool with durability by interval.
 const INTERVAL_SHARE: u64 = 4;
 
-/// For so many images of transactions on bytes there is one of transactions on collections, which takes longer.
+/// For so many images of transactions on bytes there is one of transactions on collections, which takes longer, and one
+/// of each pair of executor and protocol that the large forms do not have.
 const COLLECTIONS_SHARE: u64 = 10;
 
 /// For so many images of maps there is one of maps that grow, one of maps that give space back, and on disks one of a
@@ -198,6 +201,16 @@ impl Campaign {
                 };
                 let images = self.limits.images / COLLECTIONS_SHARE;
                 let fewer = Self { limits: Limits { images, ..self.limits }, ..self.clone() };
+                // So many images again for each other pair of executor and protocol.
+                let tally = fewer.sweep_one::<TxnSubject<LOCK>>(tally, progress)?;
+                let tally = match self.domain {
+                    CrashDomain::Adr => tally,
+                    CrashDomain::Eadr => {
+                        let tally = fewer.sweep_one::<TxnSubject<LOCK_STAMPS>>(tally, progress)?;
+                        fewer.sweep_one::<TxnSubject<LOCK_FLUSH>>(tally, progress)?
+                    }
+                    CrashDomain::File => fewer.sweep_one::<TxnSubject<MODEL>>(tally, progress)?,
+                };
                 fewer.sweep_from::<CollectionsSubject<false>, CollectionsSubject<true>>(tally, true, progress)
             }
             EngineKind::Durable => {
@@ -285,6 +298,23 @@ impl Campaign {
         Ok(tally)
     }
 
+    /// As `sweep_from`, of one form alone, whose commits are waited for on disks too.
+    fn sweep_one<S: Subject>(
+        &self,
+        mut tally: Tally,
+        progress: &mut dyn FnMut(&Tally),
+    ) -> Result<Tally, Box<Violation>> {
+        if self.form.as_ref().is_some_and(|form| form != S::NAME) {
+            return Ok(tally);
+        }
+        let limits = Limits { images: self.limits.images.saturating_add(tally.images()), ..self.limits };
+        if self.sites.inject() {
+            tally =
+                self.sweep_form::<S>(false, S::REGION_BYTES, Order::FaultFirst, tally, limits, progress)?;
+        }
+        self.sweep_form::<S>(false, S::REGION_BYTES, Order::All, tally, limits, progress)
+    }
+
     /// Sweeps one form on the machine of its domain; `interval`: how it is durable on disks.
     fn sweep_form<S: Subject>(
         &self,
@@ -366,6 +396,14 @@ impl Campaign {
                 {
                     return self.replay_of::<TxnSubject<STAMPS>, TxnSubject<STAMPS_TOO>>(token);
                 }
+                if token.engine == TxnSubject::<LOCK>::NAME || token.engine == TxnSubject::<MODEL>::NAME {
+                    return self.replay_one::<TxnSubject<LOCK>, TxnSubject<MODEL>>(token);
+                }
+                if token.engine == TxnSubject::<LOCK_STAMPS>::NAME
+                    || token.engine == TxnSubject::<LOCK_FLUSH>::NAME
+                {
+                    return self.replay_one::<TxnSubject<LOCK_STAMPS>, TxnSubject<LOCK_FLUSH>>(token);
+                }
                 if token.engine.starts_with(CollectionsSubject::<false>::NAME) {
                     return self.replay_of::<CollectionsSubject<false>, CollectionsSubject<true>>(token);
                 }
@@ -376,6 +414,11 @@ impl Campaign {
                 self.replay_of::<DurableSubject<false>, DurableSubject<true>>(token)
             }
         }
+    }
+
+    /// The image of one of two forms whose commits are waited for on disks too.
+    fn replay_one<A: Subject, B: Subject>(&self, token: &Token) -> Result<String, Box<Violation>> {
+        if token.engine == B::NAME { self.replay_of::<B, A>(token) } else { self.replay_of::<A, B>(token) }
     }
 
     fn replay_of<A: Subject, B: Subject>(&self, token: &Token) -> Result<String, Box<Violation>> {
