@@ -18,9 +18,9 @@
 //!
 //! What a sink does between `put` and `seal` must be possible in hardware. Where it is not (non-temporal stores, a
 //! system call), attempts abort without a reason, and the lock is taken: slower, never wrong. So it is where an atomic
-//! group is longer than the space that was made for it: to spill it takes a lock that another thread may have, waits
-//! for that thread with PAUSE or a system call, and stores past the caches. Each aborts, so no attempt waits while
-//! others wait for what it announced (the model has to ask first: `RedoSink::has_room`).
+//! group is longer than the space that was made for it: spilling may wait for other commits, with PAUSE or a system
+//! call, and these abort, as the next interrupt would. So no attempt waits while others wait for what it announced
+//! (the model has to ask first: `RedoSink::has_room`).
 
 use super::backoff::Backoff;
 use super::in_place::InPlaceTx;
