@@ -496,6 +496,10 @@ static void by(const heap_way *way, const char *folder) {
     uint64_t blocks;
     fprintf(stderr, "with %s\n", way->name);
     heap = open_heap_by(way, below(folder, way->name));
+    if (heap == NULL) {
+        fprintf(stderr, "not here: %s\n", mangrove_last_error());
+        return;
+    }
     expected = 0;
     refused = interrupted = 0;
     OK(mangrove_transaction(heap, make, NULL, NULL));

@@ -146,6 +146,10 @@ static void by(const heap_way &way, const char *folder)
 {
     std::fprintf(stderr, "with %s\n", way.name);
     heap = open_heap_by(&way, below(folder, way.name));
+    if (heap == nullptr) {
+        std::fprintf(stderr, "not here: %s\n", mangrove_last_error());
+        return;
+    }
     expected = 0;
     ANSWERS(MANGROVE_OK, mangrove_transaction(heap, make, nullptr, nullptr));
     exceptions();
