@@ -14,13 +14,13 @@ pub(crate) struct LogBacking {
     len: AtomicU64,
     scratch: Mutex<Vec<Range>>,
     units: AtomicU64,
-    pub(crate) free_space: Mutex<FreeSpace>,
+    pub(crate) free_space: FreeSpace,
 }
 
 impl LogBacking {
     pub(crate) fn new(region: Region) -> Self {
         let len = AtomicU64::new(region.medium().grown());
-        let free_space = Mutex::new(FreeSpace::of(&region));
+        let free_space = FreeSpace::of(&region);
         Self { region, len, scratch: Mutex::default(), units: AtomicU64::new(0), free_space }
     }
 

@@ -81,8 +81,8 @@ impl Heap {
         if let Some(page) = first.checked_sub(1) {
             let entry = self.view.span_of(w, page)?;
             let has = w.load(entry.pages())?;
-            // A crash takes the space of what was never used out of a reserve.
-            if has >= pages && self.make_usable(page + pages) {
+            // A crash takes the space of what was never used out of a reserve, and its pages may have been given back.
+            if has >= pages && self.make_usable(page + pages) && self.provide(page, pages) {
                 return Ok(Some((page, self.cut(w, shard, page, has, pages)?)));
             }
             self.give_back(w, shard)?;

@@ -86,10 +86,10 @@ impl Heap {
         let view = self.view;
         let span = view.span_of(w, page)?;
         let first_block = view.address(page);
+        if !self.provide(page, u64::from(CLASSES[class].pages)) {
+            return Ok(std::ptr::null_mut());
+        }
         if W::ALONE {
-            if !self.provide(page, u64::from(CLASSES[class].pages)) {
-                return Ok(std::ptr::null_mut());
-            }
             self.current[class] = Current { span, first_block, page };
         }
         self.slab_take(w, class, span, page, first_block)

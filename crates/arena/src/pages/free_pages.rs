@@ -7,8 +7,8 @@
 //!
 //! Invariants:
 //! 1. [`ArenaSpace::provide`](crate::ArenaSpace::provide) is asked for every page before something in it is handed out:
-//!    of runs when they leave their bin, of a slab when the class begins to allocate from it; and for the description
-//!    of new groups that finds no run.
+//!    of runs when they leave their bin or are cut from a reserve, of a slab when the class begins to allocate from it
+//!    (in transactions with each block); and for the description of new groups that finds no run.
 
 use crate::bytes::class::SlabShape;
 use crate::bytes::layout::{CLASS_COUNT, PAGE_BYTES, PageBitmap, Span, class_of_span, kind, kind_of};
@@ -20,7 +20,7 @@ impl Heap {
     /// Calls `visit` with each longest run of pages, as offsets of the space, that were handed out at some time and
     /// hold no byte of anything in use; in order. The caller may take their content away, if it provides space for them
     /// when the arena asks ([`ArenaSpace::provide`](crate::ArenaSpace::provide)). O(spans and free pages). No other
-    /// thread changes the arena meanwhile. Only for an arena with one handle.
+    /// thread changes the arena meanwhile. Only for an arena with one handle, or one that transactions change.
     pub fn free_pages(&mut self, visit: impl FnMut(Range<u64>)) {
         let view = self.view;
         self.runs_of(|page| view.bit(PageBitmap::Touched, page), 0, visit);

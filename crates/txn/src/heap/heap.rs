@@ -3,6 +3,7 @@
 use super::choice::{Choice, Machine};
 use super::error::{HeapError, HeapResult};
 use super::executors::{HeapExecutor, HeapTx};
+use super::free_space;
 use super::layout::{ARENA_OFFSET, AT_BASE, AT_CRC, AT_MAGIC, AT_VERSION, MAGIC, VERSION, crc};
 use super::memory_limit::{Counters, MemoryLimit};
 use super::options::{HeapOptions, MEMORY_BYTES_MIN};
@@ -14,6 +15,7 @@ use super::thread::{Thread, has_begun, may_begin};
 use super::tx::Tx;
 use crate::access::Halt;
 use crate::commit::{HeapLog, Protocol};
+use crate::left_out::is_left_out;
 use crate::memory::TxMemory;
 use crate::run::{TxCounts, TxError};
 use crate::sink::{RedoLog, RedoSink, Unit, UnitSize, Writes as CommitWrites};
@@ -219,8 +221,10 @@ impl Heap {
         }
         verify(space.shadow())?;
         // The arena grows to its length, if a crash has left the working copy shorter.
-        Arena::open(Box::new(space.clone()), ARENA_OFFSET)
+        let mut arena = Arena::open(Box::new(space.clone()), ARENA_OFFSET)
             .map_err(|what| space.refusal().or(HeapError::Damaged { what }))?;
+        free_space::provide_again(&space, &mut arena)?;
+        drop(arena);
         // SAFETY: the working copy stays where it is for as long as the shadow, which this struct keeps, as it keeps
         // the length. Other code reaches it only by the addresses that `Tx` hands out.
         let memory = unsafe { TxMemory::growing(space.shadow().base(), space.grown()) };
@@ -435,6 +439,32 @@ impl Heap {
             given_back_bytes: memory.map_or(0, Counters::given_back),
             longest_pause: memory.map_or(Duration::ZERO, Counters::longest_pause),
         })
+    }
+
+    /// Gives back the memory and the disk space of pages in which nothing is in use, and returns how many bytes that
+    /// were. Blocks stay where they are, so a page that holds one of many small blocks stays. Transactions wait
+    /// meanwhile, O(pages); the space comes back by a checkpoint, which this makes beside them. What is given back is
+    /// used again like the rest; where the medium is full by then, an allocation fails with [`HeapError::NoSpace`]. On
+    /// media other than files nothing is given back.
+    ///
+    /// # Errors
+    /// `ReadOnly`; `Nested` inside a transaction, `Forked` in a child; `Pool` when the medium failed, now or before.
+    pub fn compact(&self) -> HeapResult<u64> {
+        let mut thread = self.thread()?;
+        if self.is_read_only() {
+            return Err(HeapError::ReadOnly);
+        }
+        if self.shadow().medium() != MediumKind::File {
+            return Ok(0);
+        }
+        let Thread { handle, arena, .. } = &mut *thread;
+        let space = &self.parts.space;
+        // SAFETY: no transaction runs, and a step that the simulator leaves out is to be a fault.
+        let mut release = || unsafe { free_space::release(space, arena) };
+        let bytes = if is_left_out() { release() } else { handle.alone(release) }?;
+        drop(thread);
+        self.shadow().checkpoint()?;
+        Ok(bytes)
     }
 
     /// Calls `each` with address and bytes of every block in use. What the program cannot reach from its roots among

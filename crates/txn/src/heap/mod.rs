@@ -5,6 +5,7 @@ mod check;
 mod choice;
 mod error;
 mod executors;
+mod free_space;
 mod heap;
 mod info;
 mod layout;

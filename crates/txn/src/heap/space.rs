@@ -1,6 +1,7 @@
 //! The shadow as the arena's space.
 
 use crate::heap::error::HeapError;
+use crate::left_out::is_left_out;
 use mangrove_arena::ArenaSpace;
 use mangrove_shadow::{Error, Shadow};
 use std::io;
@@ -62,6 +63,20 @@ impl ShadowSpace {
         (Self { refusal: refusal.clone(), ..self.clone() }, refusal)
     }
 
+    /// What the shadow may use, transactions may use.
+    pub(super) fn note_len(&self) {
+        // Relaxed: an address in a new part reaches other threads by way of a commit.
+        self.grown.fetch_max(self.shadow.len(), Ordering::Relaxed);
+    }
+
+    /// Keeps why the space refuses.
+    #[cold]
+    fn refused(&self, error: Error) -> io::Error {
+        let text = error.to_string();
+        *self.refusal.last() = Some(error);
+        io::Error::other(text)
+    }
+
     /// Why this space refuses to grow.
     pub(super) fn refusal(&self) -> &Refusal {
         &self.refusal
@@ -87,13 +102,16 @@ impl ArenaSpace for ShadowSpace {
     }
 
     fn grow(&mut self, len: u64) -> io::Result<()> {
-        self.shadow.grow(len).map_err(|error| {
-            let text = error.to_string();
-            *self.refusal.last() = Some(error);
-            io::Error::other(text)
-        })?;
-        // Relaxed: an address in the new part reaches other threads by way of a commit.
-        self.grown.fetch_max(self.shadow.len(), Ordering::Relaxed);
+        self.shadow.grow(len).map_err(|error| self.refused(error))?;
+        self.note_len();
         Ok(())
+    }
+
+    #[inline]
+    fn provide(&mut self, offset: u64, len: u64) -> io::Result<()> {
+        if is_left_out() {
+            return Ok(());
+        }
+        self.shadow.provide(offset..offset + len).map_err(|error| self.refused(error))
     }
 }
