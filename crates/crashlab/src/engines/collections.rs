@@ -4,6 +4,8 @@
 //! Strings are keys of the one map and values of the other, so that blocks come and go with entries. `Free` takes all
 //! four away and finds every block that nothing points to any more; it is the last operation after each recovery.
 //!
+//! One scenario gives free pages back, also beside the commit that frees them.
+//!
 //! The other form maps its working copy from the durable copy, so that memory can be given back to it (page-out); on
 //! disks it acknowledges by interval.
 
@@ -47,6 +49,11 @@ pub(crate) enum CollectionsOp {
     Replay,
     /// Gives all memory back to the file of the durable copy, where there is one.
     PageOut,
+    /// Gives memory and space of free pages back.
+    Compact,
+    /// A transaction on the maps; at its n-th step another thread gives free pages back. The first step is the end of
+    /// the body: what it freed is free in memory, and nothing of it is in the log.
+    CompactDuring(Vec<Change>, u32),
 }
 
 impl fmt::Debug for CollectionsOp {
@@ -67,6 +74,10 @@ impl fmt::Debug for CollectionsOp {
             Self::Checkpoint => f.write_str("checkpoint"),
             Self::Replay => f.write_str("replay"),
             Self::PageOut => f.write_str("page out"),
+            Self::Compact => f.write_str("compact"),
+            Self::CompactDuring(changes, at) => {
+                write!(f, "transaction {changes:?} and at step {at} of it a compaction")
+            }
         }
     }
 }
@@ -224,13 +235,36 @@ impl<const OTHER: bool> Subject for CollectionsSubject<OTHER> {
                 }
                 return Ok(Promised::Nothing);
             }
+            CollectionsOp::Compact => {
+                self.heap.compact().map_err(|e| e.to_string())?;
+                // On disks it ends with a checkpoint.
+                return Ok(if self.disk { Promised::All } else { Promised::Nothing });
+            }
+            CollectionsOp::CompactDuring(changes, at) => {
+                let heap = Arc::clone(&self.heap);
+                let compact = move || heap.compact().map(drop).map_err(|e| e.to_string());
+                let commit = || {
+                    let answer = self.heap.transaction(|tx| {
+                        changes.iter().try_for_each(|change| change.make(tx))?;
+                        window();
+                        Ok(())
+                    });
+                    answer.map_err(|e| e.to_string())
+                };
+                let acknowledges = self.promised() == Promised::All;
+                let (first, second) = during_and_told(*at, acknowledges, commit, compact);
+                first?;
+                second?;
+            }
         }
         Ok(self.promised())
     }
 
     fn advance(model: &mut Contents, _index: u32, op: &CollectionsOp) {
         match op {
-            CollectionsOp::Transaction(changes, false) | CollectionsOp::Nested(changes, _, true) => {
+            CollectionsOp::Transaction(changes, false)
+            | CollectionsOp::Nested(changes, _, true)
+            | CollectionsOp::CompactDuring(changes, _) => {
                 model.change(changes);
             }
             CollectionsOp::Nested(outer, inner, false) | CollectionsOp::During(outer, _, inner) => {
@@ -242,12 +276,21 @@ impl<const OTHER: bool> Subject for CollectionsSubject<OTHER> {
             | CollectionsOp::Read
             | CollectionsOp::Checkpoint
             | CollectionsOp::Replay
-            | CollectionsOp::PageOut => {}
+            | CollectionsOp::PageOut
+            | CollectionsOp::Compact => {}
         }
     }
 
     fn between(before: &Contents, _index: u32, op: &CollectionsOp, inner_returned: bool) -> Vec<Contents> {
-        let CollectionsOp::During(outer, _, inner) = op else { return Vec::new() };
+        let (outer, inner) = match op {
+            CollectionsOp::During(outer, _, inner) => (outer, inner),
+            CollectionsOp::CompactDuring(outer, _) => {
+                let mut after = before.clone();
+                after.change(outer);
+                return vec![before.clone(), after];
+            }
+            _ => return Vec::new(),
+        };
         let with = |changes: &[Change], model: &Contents| {
             let mut model = model.clone();
             model.change(changes);
@@ -260,7 +303,11 @@ impl<const OTHER: bool> Subject for CollectionsSubject<OTHER> {
     }
 
     fn after_outer(before: &Contents, _index: u32, op: &CollectionsOp) -> Vec<Contents> {
-        let CollectionsOp::During(outer, _, inner) = op else { return Vec::new() };
+        let (outer, inner) = match op {
+            CollectionsOp::During(outer, _, inner) => (outer, &inner[..]),
+            CollectionsOp::CompactDuring(outer, _) => (outer, &[][..]),
+            _ => return Vec::new(),
+        };
         let mut first = before.clone();
         first.change(outer);
         let mut both = first.clone();
@@ -293,22 +340,54 @@ impl<const OTHER: bool> Subject for CollectionsSubject<OTHER> {
     }
 
     fn scenario_count() -> u32 {
-        4
+        5
     }
 
     fn scenario_name(scenario: u32) -> &'static str {
-        ["collections", "collections that grow", "two at once on collections", "collections paged out"]
-            [scenario as usize]
+        [
+            "collections",
+            "collections that grow",
+            "two at once on collections",
+            "collections paged out",
+            "collections that give space back",
+        ][scenario as usize]
     }
 
     fn workload(scenario: u32, rng: &mut Rng) -> Vec<CollectionsOp> {
         let count = 10 + rng.below(6);
+        if scenario == 4 {
+            return given_back(rng);
+        }
         (0..count).map(|_| operation(scenario, rng)).collect()
     }
 
     fn follow_up(rng: &mut Rng, _recovered: &Contents) -> Vec<CollectionsOp> {
         vec![operation(0, rng), CollectionsOp::Free]
     }
+}
+
+/// Entries come, most or all of them go, and then free pages are given back, at once or beside the transaction that
+/// frees; what comes next lies in pages that were.
+fn given_back(rng: &mut Rng) -> Vec<CollectionsOp> {
+    let mut ops = Vec::new();
+    for _ in 0..4 {
+        for _ in 0..1 + rng.below(2) {
+            let inserts = (0..20 + rng.below(40)).map(|_| Change::random(rng, Change::INSERTS)).collect();
+            ops.push(CollectionsOp::Transaction(inserts, rng.one_in(6)));
+        }
+        if rng.one_in(3) {
+            ops.push(CollectionsOp::Checkpoint);
+        }
+        match rng.below(4) {
+            0 => ops.push(CollectionsOp::Free),
+            1 => ops.push(CollectionsOp::Transaction(vec![Change::MapsClear], rng.one_in(6))),
+            _ => ops.push(CollectionsOp::CompactDuring(vec![Change::MapsClear], rng.below(4) as u32)),
+        }
+        if rng.one_in(2) {
+            ops.push(CollectionsOp::Compact);
+        }
+    }
+    ops
 }
 
 fn operation(scenario: u32, rng: &mut Rng) -> CollectionsOp {

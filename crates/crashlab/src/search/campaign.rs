@@ -51,6 +51,9 @@ const CHECKPOINT: &str = "pool/src/file/checkpoint.rs";
 const BY_STAMPS: [&str; 3] =
     ["txn/src/commit/spht", "txn/src/commit/precedence.rs", "txn/src/commit/stamp_clock.rs"];
 
+/// What only heaps run.
+const IN_HEAPS: [&str; 1] = ["txn/src/heap/"];
+
 /// What only transactions in place run.
 const IN_PLACE: [&str; 2] = ["txn/src/in_place/", "txn/src/commit/htm_sgl.rs"];
 
@@ -184,6 +187,10 @@ impl Campaign {
                 };
                 if is_in(&IN_PLACE) {
                     return self.sweep_of::<HtmSglSubject<false>, HtmSglSubject<true>>(true, progress);
+                }
+                if is_in(&IN_HEAPS) {
+                    return self
+                        .sweep_of::<CollectionsSubject<false>, CollectionsSubject<true>>(true, progress);
                 }
                 if is_in(&BY_STAMPS) && self.domain != CrashDomain::File {
                     return self.sweep_of::<TxnSubject<STAMPS>, TxnSubject<STAMPS_TOO>>(true, progress);
