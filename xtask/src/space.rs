@@ -20,7 +20,7 @@ pub(crate) struct Args {
     /// Bytes of a value
     #[arg(long, default_value_t = 1000)]
     value: u64,
-    /// Only these: map, leveldb, app
+    /// Only these: map, leveldb, app, heap
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
 }
@@ -30,8 +30,8 @@ struct Subject {
     name: &'static str,
     program: PathBuf,
     words: &'static [&'static str],
-    /// The numbers are options, not the last two words.
-    has_options: bool,
+    /// The numbers are options, and these with them; else they are the last two words.
+    options: Option<&'static [&'static str]>,
 }
 
 /// What one step left.
@@ -79,19 +79,23 @@ fn subjects(only: &[String]) -> Result<Vec<Subject>> {
     let mut subjects = Vec::new();
     if asked("map") {
         let program = tree::mangrove_stress()?;
-        subjects.push(Subject { name: "map", program, words: &["space"], has_options: true });
+        subjects.push(Subject { name: "map", program, words: &["space"], options: Some(&[]) });
     }
     if asked("leveldb") {
         let include = format!("-I{}", tree::root().join("crates/leveldb/cpp/include").display());
         let program =
             apps::compile("mangrove-leveldb", "space-leveldb", &[from.join("leveldb.c")], &[&include])?;
-        subjects.push(Subject { name: "leveldb", program, words: &[], has_options: false });
+        subjects.push(Subject { name: "leveldb", program, words: &[], options: None });
     }
     if asked("app") {
         let program = apps::compile("mangrove-app", "space-app", &[from.join("app.c")], &[])?;
-        subjects.push(Subject { name: "app", program, words: &[], has_options: false });
+        subjects.push(Subject { name: "app", program, words: &[], options: None });
     }
-    ensure!(!subjects.is_empty(), "nothing of that name; there are map, leveldb and app");
+    if asked("heap") {
+        let program = tree::mangrove_stress()?;
+        subjects.push(Subject { name: "heap", program, words: &["space"], options: Some(&["--heap"]) });
+    }
+    ensure!(!subjects.is_empty(), "nothing of that name; there are map, leveldb, app and heap");
     Ok(subjects)
 }
 
@@ -101,11 +105,10 @@ impl Subject {
         let (records, value) = (args.records.to_string(), args.value.to_string());
         let mut command = Command::new(&self.program);
         command.args(self.words).arg(directory).arg(part);
-        if self.has_options {
-            command.args(["--records", &records, "--value", &value]);
-        } else {
-            command.args([&records, &value]);
-        }
+        match self.options {
+            Some(options) => command.args(["--records", &records, "--value", &value]).args(options),
+            None => command.args([&records, &value]),
+        };
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let mut input = child.stdin.take().context("the child's input")?;
         let output = BufReader::new(child.stdout.take().context("the child's output")?);

@@ -1,7 +1,8 @@
-//! `mangrove-stress space`: fills a map, deletes most of it and compacts; `cargo xtask space` looks at disk and memory
-//! in between.
+//! `mangrove-stress space`: fills a map or a heap, deletes most of it and compacts; `cargo xtask space` looks at disk
+//! and memory in between.
 
 use crate::value::mix;
+use mangrove::heap::{Heap, Ptr, Stop, Tx};
 use mangrove::{Durability, Map, Medium};
 use std::io::Write;
 use std::path::PathBuf;
@@ -9,7 +10,12 @@ use std::path::PathBuf;
 /// Records of which one stays.
 const ONE_STAYS: u64 = 10;
 
-/// Fill, delete and compact a map; a line for each step, after which this waits for a line of standard input
+/// Bytes of a key.
+const KEY_BYTES: usize = 16;
+/// Blocks that one transaction allocates or frees.
+const TURN: u64 = 500;
+
+/// Fill, delete and compact a map or a heap; a line for each step, after which this waits for a line of standard input
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The pool
@@ -23,6 +29,9 @@ pub(crate) struct Args {
     /// Bytes of a value
     #[arg(long, default_value_t = 1000)]
     value: usize,
+    /// A heap of transactions with a block for each record, not a map
+    #[arg(long)]
+    heap: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -36,6 +45,10 @@ enum Part {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+    if args.heap { run_heap(args) } else { run_map(args) }
+}
+
+fn run_map(args: &Args) -> anyhow::Result<()> {
     let map =
         Map::options().medium(Medium::File).durability(Durability::interval_ms(100)).open(&args.pool)?;
     let mut value = vec![0; args.value.max(8)];
@@ -75,8 +88,72 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     Ok(map.close()?)
 }
 
-fn key(n: u64) -> [u8; 16] {
-    let mut key = [0; 16];
+fn run_heap(args: &Args) -> anyhow::Result<()> {
+    let options = Heap::options().medium(Medium::File).durability(Durability::interval_ms(100));
+    let heap = options.open(&args.pool)?;
+    let table = heap.transaction(|tx| match tx.root::<u64>("records")? {
+        Some(table) => Ok(table),
+        None => {
+            let table = tx.alloc_array::<u64>(args.records as usize)?;
+            tx.set_root("records", table)?;
+            Ok(table)
+        }
+    })?;
+    let slot = |n: u64| Ptr::<u64>::at(table.address() + n as usize * 8);
+    let bytes = args.value + KEY_BYTES;
+    let fill = |tx: &mut Tx<'_>, n: u64| {
+        let at = tx.alloc_bytes(bytes, 8)?;
+        tx.write_bytes(at, &vec![n as u8; bytes])?;
+        tx.write(slot(n), at as u64)
+    };
+    let free = |tx: &mut Tx<'_>, n: u64| {
+        let at = tx.read(slot(n))?;
+        tx.write(slot(n), 0)?;
+        tx.free_bytes(at as usize)
+    };
+    let turns = |chosen: &dyn Fn(u64) -> bool,
+                 each: &dyn Fn(&mut Tx<'_>, u64) -> Result<(), Stop>|
+     -> anyhow::Result<()> {
+        for first in (0..args.records).step_by(TURN as usize) {
+            let turn = || (first..args.records.min(first + TURN)).filter(|&n| chosen(n));
+            heap.transaction(|tx| turn().try_for_each(|n| each(tx, n)))?;
+        }
+        Ok(heap.shadow().checkpoint()?)
+    };
+    match args.part {
+        Part::Whole => {
+            turns(&|_| true, &fill)?;
+            pause("filled")?;
+            turns(&|n| n % ONE_STAYS != 0, &free)?;
+            pause("nine tenths freed")?;
+            let begun = std::time::Instant::now();
+            heap.compact()?;
+            eprintln!("compact took {:.2} s", begun.elapsed().as_secs_f64());
+            pause("compacted")?;
+        }
+        Part::Rest => {
+            turns(&|n| n % ONE_STAYS == 0, &fill)?;
+            pause("a fresh load of the rest")?;
+        }
+        Part::Open => {
+            for n in (0..args.records).step_by(ONE_STAYS as usize) {
+                let mut found = vec![0; bytes];
+                heap.read(|tx| {
+                    let at = tx.read(slot(n))?;
+                    tx.read_bytes(at as usize, &mut found)
+                })?;
+                anyhow::ensure!(found.iter().all(|&byte| byte == n as u8), "record {n} is damaged");
+            }
+            let blocks = 1 + args.records.div_ceil(ONE_STAYS);
+            anyhow::ensure!(heap.stat()?.arena.blocks == blocks, "records are missing");
+            pause("opened again")?;
+        }
+    }
+    Ok(heap.close()?)
+}
+
+fn key(n: u64) -> [u8; KEY_BYTES] {
+    let mut key = [0; KEY_BYTES];
     key[..8].copy_from_slice(&mix(n).to_be_bytes());
     key[8..].copy_from_slice(&n.to_be_bytes());
     key
