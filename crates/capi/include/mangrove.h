@@ -1091,6 +1091,13 @@ mangrove_status mangrove_heap_backup(const mangrove_heap *heap,
                                      const char *path,
                                      uint64_t *bytes);
 
+// Gives back the memory and the disk space of pages of 4 KiB in which no block lies, and brings the data file
+// up to date. Blocks stay where they are. Transactions wait for the first part, which takes microseconds for
+// each run of free pages. On dax and emulated media space stays with the heap.
+// Errors: MANGROVE_ERR_READ_ONLY, _POISONED, _IO; _TX_MISPLACED inside a transaction on it.
+// Crash: keeps every transaction. Threads: any.
+mangrove_status mangrove_heap_compact(const mangrove_heap *heap);
+
 // Waits until every transaction that has returned is durable, whatever the durability.
 // Errors: MANGROVE_ERR_POISONED, _IO. Threads: any.
 mangrove_status mangrove_heap_sync(const mangrove_heap *heap);

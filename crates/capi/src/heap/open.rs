@@ -138,6 +138,23 @@ pub unsafe extern "C" fn mangrove_heap_backup(
     })
 }
 
+/// Gives back the memory and the disk space of pages of 4 KiB in which no block lies, and brings the data file
+/// up to date. Blocks stay where they are. Transactions wait for the first part, which takes microseconds for
+/// each run of free pages. On dax and emulated media space stays with the heap.
+/// Errors: MANGROVE_ERR_READ_ONLY, _POISONED, _IO; _TX_MISPLACED inside a transaction on it.
+/// Crash: keeps every transaction. Threads: any.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mangrove_heap_compact(heap: *const mangrove_heap) -> mangrove_status {
+    guard(|| {
+        // SAFETY: the header's contract for handles.
+        let heap = unsafe { handle(heap, "heap") }?;
+        // On another thread it would wait for this one's transaction.
+        let _inside = enter_outside(Arc::as_ptr(&heap.heap))?;
+        heap.heap.compact()?;
+        Ok(MANGROVE_OK)
+    })
+}
+
 /// Waits until every transaction that has returned is durable, whatever the durability.
 /// Errors: MANGROVE_ERR_POISONED, _IO. Threads: any.
 #[unsafe(no_mangle)]

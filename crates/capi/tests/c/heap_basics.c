@@ -158,6 +158,7 @@ int main(int argc, char **argv) {
     }
     OK(mangrove_transaction(heap, zeros, NULL, NULL));
     OK(mangrove_heap_sync(heap));
+    OK(mangrove_heap_compact(heap));
     OK(mangrove_heap_check(heap, NULL));
     OK(mangrove_heap_close(heap));
 

@@ -136,6 +136,7 @@ static int nested(mangrove_tx *tx, void *arg) {
     says("use its `tx`");
     ANSWERS(MANGROVE_ERR_TX_MISPLACED, mangrove_heap_stat(heap, &figures));
     ANSWERS(MANGROVE_ERR_TX_MISPLACED, mangrove_heap_check(heap, NULL));
+    ANSWERS(MANGROVE_ERR_TX_MISPLACED, mangrove_heap_compact(heap));
     ANSWERS(MANGROVE_ERR_IN_USE, mangrove_heap_close(heap));
     TRY(mangrove_tx_load(tx, cell, &found)); /* none of these ended it */
     CHECK(found == 21);
@@ -357,6 +358,7 @@ static void read_only(const char *path) {
     ANSWERS(MANGROVE_ERR_READ_ONLY, mangrove_transaction(heap, store_one, NULL, &answer));
     says("read-only");
     CHECK(answer == 0 && value() == 1);
+    ANSWERS(MANGROVE_ERR_READ_ONLY, mangrove_heap_compact(heap));
     OK(mangrove_heap_check(heap, NULL));
     OK(mangrove_heap_close(heap));
 }
@@ -455,6 +457,7 @@ int main(int argc, char **argv) {
     ANSWERS(MANGROVE_ERR_INVALID_ARGUMENT, mangrove_transaction(NULL, get, NULL, &answer));
     ANSWERS(MANGROVE_ERR_INVALID_ARGUMENT, mangrove_heap_close(NULL));
     ANSWERS(MANGROVE_ERR_INVALID_ARGUMENT, mangrove_heap_sync(NULL));
+    ANSWERS(MANGROVE_ERR_INVALID_ARGUMENT, mangrove_heap_compact(NULL));
     opening(folder);
     ranges();
     smallest(folder);

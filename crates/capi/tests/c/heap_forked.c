@@ -66,6 +66,7 @@ static void refused_in_a_child(const char *folder, mangrove_tx_ticket ticket) {
     ANSWERS(MANGROVE_ERR_UNSUPPORTED, mangrove_heap_is_durable(heap, ticket, &durable));
     ANSWERS(MANGROVE_ERR_UNSUPPORTED, mangrove_heap_stat(heap, &figures));
     ANSWERS(MANGROVE_ERR_UNSUPPORTED, mangrove_heap_check(heap, NULL));
+    ANSWERS(MANGROVE_ERR_UNSUPPORTED, mangrove_heap_compact(heap));
     ANSWERS(MANGROVE_ERR_UNSUPPORTED, mangrove_heap_backup(heap, below(folder, "backup"), NULL));
     ANSWERS(MANGROVE_ERR_UNSUPPORTED, mangrove_heap_close(heap));
 }
