@@ -1,5 +1,6 @@
 /* Commands that change the keyspace run tracked: their `proc` in the command table is ours. */
 #include "glue.h"
+#include "quicklist.h"
 #include <strings.h>
 
 int commands_hooked;
@@ -8,6 +9,17 @@ static serverCommandProc *real_proc[COMMANDS_MAX];
 static void run_command(void *ctx) {
     client *c = ctx;
     c->cmd->proc(c);
+}
+
+/* Reading such a list unpacks its nodes. It keeps the depth with which it was made, whatever list-compress-depth is
+ * now. All commands that read lists name the key first. */
+static bool is_compressed_list(client *c) {
+    void *found;
+    sds key = c->argc > 1 ? c->argv[1]->ptr : NULL;
+    int slot = key && server.cluster_enabled ? keyHashSlot(key, (int)sdslen(key)) : 0;
+    if (!key || !kvstoreHashtableFind(c->db->keys, slot, key, &found)) return false;
+    const robj *value = found;
+    return value->encoding == OBJ_ENCODING_QUICKLIST && ((const quicklist *)value->ptr)->compress;
 }
 
 static void tracked_command(client *c) {
@@ -19,7 +31,7 @@ static void tracked_command(client *c) {
     cmd->proc = real_proc[cmd->id];
     bool only_reads =
         !(cmd->flags & CMD_WRITE) && cmd->group != COMMAND_GROUP_HYPERLOGLOG && cmd->proc != scanCommand;
-    if (only_reads && !server.list_compress_depth) {
+    if (only_reads && !is_compressed_list(c)) {
         cmd->proc(c);
     } else {
         /* Before the call, which may change the arguments. */
