@@ -89,6 +89,7 @@ void __wrap_aofOpenIfNeededOnServerStart(void) {
         import_end();
         grave_start();
         gate_start();
+        io_reads_start();
         hooks_check();
     }
     starting = 0;

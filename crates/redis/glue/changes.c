@@ -28,10 +28,12 @@ static uint16_t *slot_of(int db, const char *key, size_t len) {
 }
 
 void changes_key(int db, const robj *key) {
+    sections_close();
     if (!left_out("blind")) *slot_of(db, key->ptr, sdslen(key->ptr)) = (uint16_t)open_batch;
 }
 
 void changes_all(void) {
+    sections_close();
     if (!left_out("blind")) everything = open_batch;
 }
 
@@ -62,6 +64,13 @@ bool changes_each_key(client *c, void (*f)(int db, const robj *key, void *ctx), 
     getKeysFreeResult(&found);
     return count > 0;
 }
+
+static void newest(int db, const robj *key, void *ctx) {
+    uint64_t *newest = ctx, batch = changes_of(db, key);
+    if (batch > *newest) *newest = batch;
+}
+
+bool changes_of_command(client *c, uint64_t *batch) { return changes_each_key(c, newest, batch); }
 
 static void changes(int db, const robj *key, void *unused) {
     UNUSED(unused);

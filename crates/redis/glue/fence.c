@@ -6,7 +6,7 @@
  * round's commit, or is advice that may be lost. */
 static const char *const harmless[] = {
     /* A lookup's note of when a value was used. */
-    "lookupKey", "lookupKeyReadWithFlags", "updateLFU", "objectSetLRUOrLFU", "initObjectLRUOrLFU",
+    "lookupKey", "io_read_touch", "lookupKeyReadWithFlags", "updateLFU", "objectSetLRUOrLFU", "initObjectLRUOrLFU",
     /* References that a reply or a request holds for a while. */
     "incrRefCount", "decrRefCount", "getDecodedObject",
     /* A scan or an iterator holds the moving of entries while it looks. */

@@ -10,6 +10,9 @@
  *      the loop itself waits for the medium. */
 #include "glue.h"
 
+/* In no header. */
+extern int ProcessingEventsWhileBlocked;
+
 #define PARKED_US_MAX 5000
 /* Units under way at most; more rounds join the open batch. */
 #define FLYING_MAX 64
@@ -266,6 +269,8 @@ int __wrap_handleClientsWithPendingWrites(void) {
         return inner_round(first);
     }
     in_inner = false;
+    /* Readers look at the number of the batch. */
+    if (parked_inside) sections_close();
     if (parked_inside && !dirty) open_batch++; /* nothing came into the batch that they wait for */
     parked_inside = false;
     land();
@@ -282,6 +287,8 @@ int __wrap_handleClientsWithPendingWrites(void) {
         release();
     }
     space_give_back();
+    /* Within a round this is not: a load, too, lets the event loop run. */
+    if (!dirty && !importing && !server.loading && !ProcessingEventsWhileBlocked) sections_open();
     return let_go();
 }
 

@@ -63,6 +63,7 @@ typedef struct {
     unsigned write_ns, read_ns;
     uint64_t log_bytes;     /* 0: the library's default */
     int slow_ms;            /* batches that take longer are logged; 0: none */
+    int io_reads;           /* I/O threads execute reads */
     int wait_in_loop;       /* replies wait in the loop instead of being parked */
     int hold_ms;            /* a batch counts as durable so much later, for tests */
     int fence;
@@ -93,7 +94,7 @@ extern long long slow_units;
 enum hook {
     HOOK_DICT_SEED, HOOK_TABLE_SEED, HOOK_POLICY, HOOK_COMMANDS, HOOK_SET_KEY, HOOK_ADD, HOOK_REPLACE,
     HOOK_EXPIRED, HOOK_EXPIRE_CYCLE, HOOK_RESIZE, HOOK_REHASH, HOOK_EVICT, HOOK_FREE, HOOK_EMPTY, HOOK_PENDING,
-    HOOK_WRITE, HOOK_IO_WRITE, HOOK_PIECE, HOOK_TOUCH, HOOK_AHEAD, HOOKS
+    HOOK_WRITE, HOOK_IO_WRITE, HOOK_PIECE, HOOK_TOUCH, HOOK_AHEAD, HOOK_IO_READ, HOOKS
 };
 extern long long hook_calls[HOOKS];
 #define HOOKED(h) (hook_calls[HOOK_##h]++)
@@ -102,6 +103,15 @@ sds hooks_info(sds info);
 
 /* policy.c */
 void policy_inside(void), policy_outside(void);
+
+/* sections.c */
+/* So many threads may read, numbered from 0. */
+void sections_start(int threads);
+/* On the main thread: lets threads in, or keeps them out and waits until none is inside. */
+void sections_open(void), sections_close(void);
+/* On the thread with this number: false, the sections are closed. */
+bool section_enter(int thread);
+void section_leave(int thread);
 
 /* round.c */
 extern int starting;        /* until the server serves */
@@ -134,6 +144,8 @@ void changes_key(int db, const robj *key), changes_all(void);
 void changes_by_command(client *c);
 /* The newest batch that changed the key; it may be durable. */
 uint64_t changes_of(int db, const robj *key);
+/* The newest batch that changed a key of the command, into `batch` if it is newer. False: its keys are not known. */
+bool changes_of_command(client *c, uint64_t *batch);
 bool changes_each_key(client *c, void (*f)(int db, const robj *key, void *ctx), void *ctx);
 
 /* functions.c */
@@ -175,6 +187,13 @@ uint64_t gate_mark(client *c);
 /* What the client was told since `before` rests on `batch` and those before it, and on no later one. */
 void gate_read(client *c, uint64_t before, uint64_t batch);
 extern long long gate_waits, gate_held, gate_passed;
+
+/* io_reads.c */
+void io_reads_start(void);
+/* Adds the answer that an I/O thread has made for the command which is about to be called, and tells the batch that it
+ * rests on. False: there is none. */
+bool io_reads_answer(client *c, uint64_t *batch);
+extern long long io_reads_given, io_reads_dropped;
 
 /* reads.c */
 void hook_reads(void);

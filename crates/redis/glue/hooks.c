@@ -5,7 +5,8 @@ long long hook_calls[HOOKS];
 
 static const char *const names[HOOKS] = {
     "dict_seed", "table_seed", "policy", "commands", "set_key", "add", "replace", "expired", "expire_cycle", "resize",
-    "rehash", "evict", "free", "empty", "pending", "write", "io_write", "piece", "touch", "ahead"};
+    "rehash", "evict", "free", "empty", "pending", "write", "io_write", "piece", "touch", "ahead",
+    "io_read"};
 
 const char *hook_name(enum hook h) { return names[h]; }
 

@@ -43,11 +43,12 @@ static sds info_mangrove(sds info) {
         "mangrove_commands_per_batch:%.2f\r\n"
         "mangrove_parked_clients:%zu\r\nmangrove_waits_in_loop:%lld\r\nmangrove_held_writes:%lld\r\n"
         "mangrove_passed_reads:%lld\r\n"
+        "mangrove_reads_on_io_threads:%lld\r\nmangrove_reads_on_io_threads_dropped:%lld\r\n"
         "mangrove_slow_batches:%lld\r\nmangrove_grave_objects:%zu\r\nmangrove_keyspace_imported:%d\r\n",
         settings.state, medium_name(), settings.interval_ms ? "interval" : "sync", settings.interval_ms,
         (unsigned long long)c.durable, (unsigned long long)c.committed, commits, tracked_calls,
-        commits ? (double)tracked_calls / commits : 0.0, gate_parked(), gate_waits, gate_held, gate_passed, slow_units,
-        root->grave ? root->grave_len : 0, root->loaded);
+        commits ? (double)tracked_calls / commits : 0.0, gate_parked(), gate_waits, gate_held, gate_passed,
+        io_reads_given, io_reads_dropped, slow_units, root->grave ? root->grave_len : 0, root->loaded);
     info = sdscatprintf(info,
         "mangrove_logged_bytes:%llu\r\nmangrove_logged_bytes_per_command:%.1f\r\nmangrove_logged_ranges:%llu\r\n"
         "mangrove_log_used_bytes:%llu\r\nmangrove_log_bytes:%llu\r\nmangrove_checkpoint_age_ms:%llu\r\n"

@@ -5,23 +5,22 @@
 
 static serverCommandProc *proc_behind[COMMANDS_MAX];
 
-static void newest(int db, const robj *key, void *ctx) {
-    uint64_t *need = ctx, batch = changes_of(db, key);
-    if (batch > *need) *need = batch;
-}
-
 static void read_command(client *c) {
     struct serverCommand *cmd = c->cmd;
     serverCommandProc *ours = cmd->proc;
     bool plain = !inside && !starting && !importing && !server.in_exec && !scriptIsRunning() && c->conn &&
                  c->conn->fd >= 0 && getClientType(c) == CLIENT_TYPE_NORMAL;
     uint64_t before = plain ? gate_mark(c) : 0, need = 0;
+    if (plain && io_reads_answer(c, &need)) {
+        gate_read(c, before, need);
+        return;
+    }
     /* The server compares `c->cmd->proc` with functions of its own inside the call. */
     cmd->proc = proc_behind[cmd->id];
     cmd->proc(c);
     cmd->proc = ours;
     /* After the call: a lookup that finds a key expired deletes it. */
-    if (plain && changes_each_key(c, newest, &need)) gate_read(c, before, need);
+    if (plain && changes_of_command(c, &need)) gate_read(c, before, need);
 }
 
 /* Whether the answer is that of the keys which the command names, and comes at once. */

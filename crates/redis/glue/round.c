@@ -16,6 +16,7 @@ void track(void (*f)(void *), void *ctx) {
         f(ctx);
         return;
     }
+    sections_close();
     if (!dirty) slow_round();
     inside = dirty = 1;
     batch_is_open = true;

@@ -16,7 +16,8 @@ void die(const char *what) {
 
 static bool is_hook(const char *name) {
     static const char *const names[] = {"seed", "policy", "setkey", "expiry", "eviction", "gate", "writeToClient",
-                                        "io-threads", "commands", "natives", "unit", "grave", "touch", "blind", NULL};
+                                        "io-threads", "commands", "natives", "unit", "grave", "touch", "blind",
+                                        "sections", "io-batch", NULL};
     for (int j = 0; names[j]; j++)
         if (!strcmp(name, names[j])) return true;
     return false;
@@ -37,6 +38,7 @@ void settings_read(void) {
     settings.wait_in_loop = (int)number("MANGROVE_REDIS_WAIT_IN_LOOP");
     settings.hold_ms = (int)number("MANGROVE_REDIS_HOLD_MS");
     settings.slow_ms = getenv("MANGROVE_REDIS_SLOW_MS") ? (int)number("MANGROVE_REDIS_SLOW_MS") : SLOW_MS_DEFAULT;
+    settings.io_reads = !getenv("MANGROVE_REDIS_IO_READS") || number("MANGROVE_REDIS_IO_READS");
     settings.fence = (int)number("MANGROVE_REDIS_FENCE");
     settings.apart = (int)number("MANGROVE_REDIS_CALLS_APART");
     settings.without = getenv("MANGROVE_REDIS_WITHOUT");

@@ -44,5 +44,6 @@ int __wrap_jemalloc_purge(void) {
 void space_give_back(void) {
     if (!is_to_give_back || inside || dirty || starting) return;
     is_to_give_back = false;
+    sections_close();
     if (mangrove_app_compact(app) != MANGROVE_APP_OK) die("free pages could not be given back");
 }

@@ -92,6 +92,33 @@ pub(super) fn work(shared: &Shared, client: usize, ledger: Ledger, rng: StdRng) 
     ledger
 }
 
+/// Reads the values of the client `of`, one at a time, until the connection ends: a server with I/O threads has these
+/// reads executed there. What an answer names is there, whatever comes.
+pub(super) fn listen(shared: &Shared, of: usize, mut rng: StdRng) {
+    let Ok(mut connection) = Connection::open(&shared.address) else { return };
+    let mut read = |command: Words| -> io::Result<Reply> {
+        connection.add(&command);
+        connection.send()?;
+        connection.read()
+    };
+    if read(words(&["SELECT", &database(of).to_string()])).is_err() {
+        return;
+    }
+    loop {
+        let number = rng.random_range(0..shared.keys);
+        let command = if rng.random_ratio(1, 2) {
+            words(&["GET", &format!("s:{number}")])
+        } else {
+            words(&["HGET", &format!("h:{number}"), "n"])
+        };
+        let Ok(answer) = read(command) else { return };
+        if let Some(number) = named(&answer) {
+            shared.told[of].fetch_max(number, Ordering::Relaxed);
+        }
+        shared.read.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
 impl Talk<'_> {
     fn complain(&mut self, finding: String) {
         if self.ledger.findings.len() < FINDINGS_MAX {

@@ -18,6 +18,8 @@ pub(crate) struct Crowd {
     pub(super) floods: u32,
     /// Whether the clients have so much data that a server under a limit evicts keys.
     pub(super) evicts: bool,
+    /// Whether one more connection for each client only reads, one command at a time.
+    pub(super) listens: bool,
     /// Operations that were acknowledged.
     pub(crate) acknowledged: u64,
     /// Answers about other clients' keys.
@@ -37,6 +39,7 @@ impl Crowd {
             keys,
             floods,
             evicts: false,
+            listens: false,
             acknowledged: 0,
             read: 0,
             compared: 0,
@@ -72,6 +75,8 @@ impl Crowd {
             read: AtomicU64::new(0),
         };
         let seeds: Vec<u64> = self.ledgers.iter().map(|_| rng.random()).collect();
+        let listeners: Vec<u64> =
+            if self.listens { seeds.iter().map(|_| rng.random()).collect() } else { Vec::new() };
         let ledgers = std::mem::take(&mut self.ledgers);
         let (ledgers, ended) = std::thread::scope(|scope| {
             let shared = &shared;
@@ -83,6 +88,9 @@ impl Crowd {
                     scope.spawn(move || client::work(shared, client, ledger, StdRng::seed_from_u64(seed)))
                 })
                 .collect();
+            for (of, seed) in listeners.into_iter().enumerate() {
+                scope.spawn(move || client::listen(shared, of, StdRng::seed_from_u64(seed)));
+            }
             let ended = end(&shared.acknowledged);
             let ledgers: Vec<Ledger> = works
                 .into_iter()

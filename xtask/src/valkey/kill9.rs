@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// The hooks that `--planted` leaves out, by the names that MANGROVE_REDIS_WITHOUT takes.
-const PLANTS: [&str; 10] = [
+const PLANTS: [&str; 11] = [
     "seed",
     "policy",
     "setkey",
@@ -30,6 +30,7 @@ const PLANTS: [&str; 10] = [
     "gate",
     "writeToClient",
     "io-threads",
+    "io-batch",
     "commands",
     "unit",
 ];
@@ -64,6 +65,7 @@ pub(crate) struct Campaign {
 #[derive(Default)]
 struct Totals {
     killed_opening: u64,
+    on_threads: u64,
     digests: u64,
     evicted: u64,
 }
@@ -106,7 +108,8 @@ impl Campaign {
         let Rounds { crowd, totals, .. } = &rounds;
         println!(
             "kill9: redis ({}) on {}: {} rounds, {} clients, seed {}: {} operations acknowledged, {} reads answered, \
-             {} keys verified, {} kills while opening, {} digests equal over a kill, {} keys evicted; 0 lost, 0 torn",
+             {} keys verified, {} kills while opening, {} reads seen on I/O threads, {} digests equal over a kill, \
+             {} keys evicted; 0 lost, 0 torn",
             plant.map_or_else(|| format!("{:?}", self.kind), |plant| format!("without {plant}")),
             self.medium,
             self.rounds,
@@ -116,6 +119,7 @@ impl Campaign {
             crowd.read,
             crowd.compared,
             totals.killed_opening,
+            totals.on_threads,
             totals.digests,
             totals.evicted,
         );
@@ -180,11 +184,16 @@ impl<'a> Rounds<'a> {
         self.crowd.forget();
         self.is_prepared = false;
         self.crowd.evicts = self.rng.random_ratio(1, 3) || self.plant == Some("eviction");
-        let threads = self.rng.random_ratio(1, 3) || self.plant == Some("io-threads");
+        let threads = self.rng.random_ratio(1, 3) || matches!(self.plant, Some("io-threads" | "io-batch"));
+        self.crowd.listens = threads;
         let packed = self.rng.random_ratio(1, 2);
         // A log so small that checkpoints happen all the time.
         self.setup.log_bytes = self.rng.random_ratio(1, 2).then_some(LOG_BYTES);
         self.setup.directives = server::small_limits(packed, threads);
+        if threads && (self.rng.random_ratio(1, 2) || self.plant == Some("io-batch")) {
+            // However few requests there are, the threads get them.
+            self.setup.directives.extend(["--events-per-io-thread".to_owned(), "0".to_owned()]);
+        }
         Ok(())
     }
 
@@ -240,13 +249,20 @@ impl<'a> Rounds<'a> {
         self.prepare(&mut connection)?;
         let evicts = self.crowd.evicts;
         let after = self.rng.random_range(1..if evicts { 12_000 } else { 5_000 });
+        // INFO waits until everything is durable: not before each kill.
+        let counts = self.crowd.listens && self.rng.random_ratio(1, 4);
+        let mut on_threads = 0;
         let evicted = self.crowd.work(&self.setup.address, &mut self.rng, |acknowledged| {
             let waited = wait_for(&mut server, acknowledged, after);
+            if counts && let Ok(count) = connection.info("mangrove", "mangrove_reads_on_io_threads") {
+                on_threads = count.parse().unwrap_or(0);
+            }
             let evicted = if evicts { connection.info("stats", "evicted_keys").ok() } else { None };
             let killed = server.kill();
             waited.and(killed).map(|()| evicted.and_then(|n| n.parse().ok()).unwrap_or(0))
         })?;
         self.totals.evicted += evicted;
+        self.totals.on_threads += on_threads;
         Ok(())
     }
 

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 /// What our fields mean.
-const OURS: [(&str, &str); 18] = [
+const OURS: [(&str, &str); 20] = [
     ("mangrove_interval_ms", "Milliseconds between two syncs; 0 where each reply waits for its write"),
     ("mangrove_durable", "Newest durable unit"),
     ("mangrove_committed", "Newest committed unit"),
@@ -15,6 +15,8 @@ const OURS: [(&str, &str); 18] = [
     ("mangrove_parked_clients", "Clients whose replies wait for durability"),
     ("mangrove_waits_in_loop", "Times that the event loop itself waited for the medium"),
     ("mangrove_held_writes", "Writes to clients that were held until their unit was durable"),
+    ("mangrove_reads_on_io_threads", "Reads that I/O threads executed"),
+    ("mangrove_reads_on_io_threads_dropped", "Reads that I/O threads executed and the main thread again"),
     ("mangrove_slow_batches", "Units that took longer than --slow-batch-ms"),
     ("mangrove_grave_objects", "Values that wait to be freed"),
     ("mangrove_logged_bytes", "Bytes that went to the redo log"),
@@ -26,7 +28,7 @@ const OURS: [(&str, &str); 18] = [
     ("mangrove_waiting_frees", "Blocks that wait for the next unit to be free"),
 ];
 /// Fields that only grow while the server runs, and the beginnings of the names of others.
-const COUNTERS: [&str; 24] = [
+const COUNTERS: [&str; 26] = [
     "mangrove_batches",
     "mangrove_commands",
     "mangrove_committed",
@@ -35,6 +37,8 @@ const COUNTERS: [&str; 24] = [
     "mangrove_hook_",
     "mangrove_logged_bytes",
     "mangrove_logged_ranges",
+    "mangrove_reads_on_io_threads",
+    "mangrove_reads_on_io_threads_dropped",
     "mangrove_slow_batches",
     "mangrove_waits_in_loop",
     "valkey_acl_access_denied_",
