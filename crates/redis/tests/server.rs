@@ -154,6 +154,33 @@ fn a_list_that_was_compressed_is_read_inside_a_command_whatever_the_depth_is_now
     assert!(!log.contains("write fence"), "{log}");
 }
 
+/// The server asks in each round whether keys are to be expired, and does it every 2 ms at most.
+#[test]
+fn a_round_in_which_nothing_is_to_be_expired_makes_no_batch() {
+    if !is_built() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::serving(dir.path(), &["--medium", "emulated=0/0"]);
+    assert_eq!(server.ask(&[b"SET", b"key", b"value", b"EX", b"1000"]).unwrap(), "+OK\r\n");
+    let tracked_calls = || -> u64 {
+        let info = server.ask(&[b"INFO", b"mangrove"]).unwrap();
+        let line = info.lines().find_map(|line| line.strip_prefix("mangrove_commands:"));
+        line.expect("the count of tracked calls").parse().unwrap()
+    };
+    let begun = std::time::Instant::now();
+    let before = tracked_calls();
+    let mut stream = UnixStream::connect(dir.path().join("s")).unwrap();
+    for _ in 0..3000 {
+        stream.write_all(b"PING\r\n").unwrap();
+        stream.read_exact(&mut [0; 7]).unwrap();
+    }
+    let calls = tracked_calls() - before;
+    // Some more come from the server's timer, ten times a second.
+    let calls_max = u64::try_from(begun.elapsed().as_millis()).unwrap() * 6 / 5 + 100;
+    assert!(calls <= calls_max, "{calls} tracked calls in a time for {calls_max}");
+}
+
 /// Keys are looked up ahead of their commands: of keys of any length, of keys that are not there or come meanwhile,
 /// and where a command has no key or is not whole yet.
 #[test]

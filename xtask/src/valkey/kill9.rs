@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// The hooks that `--planted` leaves out, by the names that MANGROVE_REDIS_WITHOUT takes.
-const PLANTS: [&str; 11] = [
+const PLANTS: [&str; 10] = [
     "seed",
     "policy",
     "setkey",
@@ -30,7 +30,6 @@ const PLANTS: [&str; 11] = [
     "gate",
     "writeToClient",
     "io-threads",
-    "io-batch",
     "commands",
     "unit",
 ];
@@ -184,13 +183,13 @@ impl<'a> Rounds<'a> {
         self.crowd.forget();
         self.is_prepared = false;
         self.crowd.evicts = self.rng.random_ratio(1, 3) || self.plant == Some("eviction");
-        let threads = self.rng.random_ratio(1, 3) || matches!(self.plant, Some("io-threads" | "io-batch"));
+        let threads = self.rng.random_ratio(1, 3) || self.plant == Some("io-threads");
         self.crowd.listens = threads;
         let packed = self.rng.random_ratio(1, 2);
         // A log so small that checkpoints happen all the time.
         self.setup.log_bytes = self.rng.random_ratio(1, 2).then_some(LOG_BYTES);
         self.setup.directives = server::small_limits(packed, threads);
-        if threads && (self.rng.random_ratio(1, 2) || self.plant == Some("io-batch")) {
+        if threads && self.rng.random_ratio(1, 2) {
             // However few requests there are, the threads get them.
             self.setup.directives.extend(["--events-per-io-thread".to_owned(), "0".to_owned()]);
         }
