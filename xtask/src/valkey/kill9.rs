@@ -189,10 +189,6 @@ impl<'a> Rounds<'a> {
         // A log so small that checkpoints happen all the time.
         self.setup.log_bytes = self.rng.random_ratio(1, 2).then_some(LOG_BYTES);
         self.setup.directives = server::small_limits(packed, threads);
-        if threads && self.rng.random_ratio(1, 2) {
-            // However few requests there are, the threads get them.
-            self.setup.directives.extend(["--events-per-io-thread".to_owned(), "0".to_owned()]);
-        }
         Ok(())
     }
 
