@@ -86,7 +86,9 @@ class Ends(Case):
         for _ in range(300):
             child.stdout.readline()
         child.kill()
-        rest, _ = child.communicate()
+        # Not communicate(), which leaves out the lines that were read ahead.
+        rest = child.stdout.read()
+        child.communicate()
         acknowledged = 300 + rest.count("\n")
         with mangrove.Map(self.pool, create=False) as m:
             self.assertIn(len(m), (acknowledged, acknowledged + 1))
@@ -113,14 +115,75 @@ class Ends(Case):
 
     def test_a_subinterpreter_is_refused(self):
         try:
-            import _xxsubinterpreters as interpreters
+            import _interpreters as interpreters
         except ImportError:
-            self.skipTest("this Python has no such module")
+            import _xxsubinterpreters as interpreters
         other = interpreters.create()
         self.addCleanup(interpreters.destroy, other)
-        with self.assertRaises(interpreters.RunFailedError) as caught:
-            interpreters.run_string(other, "import mangrove")
-        self.assertIn("ImportError", str(caught.exception))
+
+        def told(text):
+            # Up to Python 3.12 an exception of the other interpreter is raised here; then it is returned.
+            try:
+                ended = interpreters.run_string(other, text)
+            except interpreters.RunFailedError as error:
+                return str(error)
+            return "nothing was raised" if ended is None else ended.formatted
+
+        self.assertEqual(told("import json"), "nothing was raised")
+        self.assertIn("ImportError", told("import mangrove"))
+
+
+def strace():
+    """Whether strace can trace here."""
+    try:
+        return subprocess.run(["strace", "-qq", "-o", "/dev/null", "true"]).returncode == 0
+    except FileNotFoundError:
+        return False
+
+
+class Broken(Case):
+    def test_a_device_that_fails_ends_writing_with_poisoned(self):
+        # strace answers every write to the log with an I/O error.
+        if not strace():
+            self.skipTest("strace cannot trace here")
+        child = python(
+            """
+            import glob, mangrove, os, pathlib, subprocess, sys, time
+
+            def told(name, use):
+                try:
+                    print(name, use())
+                except mangrove.Error as error:
+                    print(name, type(error).__name__)
+
+            m = mangrove.Map(sys.argv[1])
+            m[b"before"] = b"1"
+            tracer = subprocess.Popen(
+                ["strace", "-f", "-qq", "-o", "/dev/null", "-e", "trace=pwrite64,pwritev,pwritev2,fdatasync,fsync",
+                 "-e", "inject=pwrite64,pwritev,pwritev2,fdatasync,fsync:error=EIO", "-p", str(os.getpid())])
+            while any("TracerPid:\\t0\\n" in pathlib.Path(status).read_text()
+                      for status in glob.glob("/proc/self/task/*/status")):
+                time.sleep(0.05)
+            told("first", lambda: m.__setitem__(b"during", b"2"))
+            told("second", lambda: m.__setitem__(b"after", b"3"))
+            told("batch", lambda: m.update({b"after": b"3"}))
+            told("sync", lambda: m.sync())
+            told("read", lambda: m[b"before"])
+            told("close", lambda: m.close())
+            tracer.terminate()
+            tracer.wait()
+            """,
+            self.pool,
+        )
+        out, errors = child.communicate(timeout=60)
+        self.assertEqual((child.returncode, errors), (0, ""), out)
+        said = dict(line.split(" ", 1) for line in out.splitlines())
+        self.assertEqual(said.pop("read"), "b'1'")
+        self.assertEqual(said, dict.fromkeys(["first", "second", "batch", "sync", "close"], "Poisoned"))
+        # Opened again, it has what was acknowledged.
+        with mangrove.Map(self.pool) as m:
+            self.assertEqual(dict(m), {b"before": b"1"})
+            m[b"after"] = b"3"
 
 
 class Interrupted(Case):
@@ -154,11 +217,18 @@ class Interrupted(Case):
         self.assertEqual(words[:1], ["interrupted"], out + errors)
         return float(words[1]) - sent
 
+    def interrupt_soon(self, text, delay=0.5):
+        """Expects an exception within 100 ms; where other programs keep the processors busy, of three times once."""
+        waits = []
+        while not waits or waits[-1] >= 0.1:
+            self.assertLess(len(waits), 3, waits)
+            waits.append(self.interrupt(text, delay))
+
     def test_a_put_that_waits_for_a_device(self):
         # strace holds the next write to the log for 3 s: a device that has stalled.
-        if not self.stalls():
+        if not strace():
             self.skipTest("strace cannot trace here")
-        waited = self.interrupt(
+        self.interrupt_soon(
             """
             import subprocess
             m = mangrove.Map(pool)
@@ -171,32 +241,24 @@ class Interrupted(Case):
             m[b"during"] = b"2"
             """
         )
-        self.assertLess(waited, 0.1)
         with mangrove.Map(self.pool) as m:
             self.assertEqual(m[b"before"], b"1")
 
-    @staticmethod
-    def stalls():
-        try:
-            return subprocess.run(["strace", "-qq", "-o", "/dev/null", "true"]).returncode == 0
-        except FileNotFoundError:
-            return False
-
     def test_a_backup(self):
-        waited = self.interrupt(
+        self.interrupt_soon(
             """
+            import shutil
             m = mangrove.Map(pool, durability=1000)
+            shutil.rmtree(pool + ".copy", ignore_errors=True)
             for part in range(40):
                 m.update([(b"%d/%d" % (part, i), bytes(100)) for i in range(25_000)])
             print("ready", flush=True)
             while True:
                 m.backup(pool + ".copy")
-                import shutil
                 shutil.rmtree(pool + ".copy")
             """,
             delay=0.3,
         )
-        self.assertLess(waited, 0.1)
 
     def test_a_wait_of_another_kind(self):
         # A signal handler that raises nothing interrupts nothing.
