@@ -58,11 +58,17 @@ impl Comparator {
 }
 
 impl leveldb_comparator_t {
-    /// The function to call, and the name to store.
+    /// The function to call, and the name to store; `None` when one of them is missing.
     pub(crate) fn parts(&self) -> Option<(Comparator, Vec<u8>)> {
         let comparator = Comparator { state: self.state, compare: self.compare? };
-        // SAFETY: the API's contract: `name` returns a NUL-terminated string.
-        let name = unsafe { CStr::from_ptr(self.name?(self.state)) };
+        // SAFETY: the API's contract: `name` may be called with the state.
+        let name = unsafe { self.name?(self.state) };
+        if name.is_null() {
+            return None;
+        }
+        // SAFETY: the API's contract: `name` returns a NUL-terminated string, or NULL, as the classes do for a
+        // `Name()` that threw an exception.
+        let name = unsafe { CStr::from_ptr(name) };
         Some((comparator, name.to_bytes().to_vec()))
     }
 }

@@ -88,6 +88,24 @@ fn the_programs_signals_reach_its_own_threads_only() {
     }
 }
 
+/// LevelDB crashes there, or worse; the page promises that this library does not.
+#[test]
+fn what_a_database_gave_may_be_freed_after_it() {
+    if !has_leveldb() {
+        return;
+    }
+    let parent = tempfile::tempdir().expect("a scratch folder");
+    let program = build("afterwards", parent.path());
+    let folder = under_leveldbs_names(parent.path());
+    for engine in ENGINES {
+        let ours = Whose::Ours(&folder, engine);
+        run(ours.command(&program).arg(scratch(parent.path(), engine)));
+        if let Some(mut checked) = ours.checked(&program) {
+            run(checked.arg(scratch(parent.path(), &format!("{engine}-checked"))));
+        }
+    }
+}
+
 #[test]
 fn memcheck_finds_nothing() {
     clean("open", &[]);

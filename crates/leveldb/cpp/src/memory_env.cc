@@ -223,6 +223,12 @@ bool is_memory_env(const Env *env) {
 }
 
 Status open_in_memory(const Options &options, const std::string &name, std::shared_ptr<MemoryDatabase> *database) {
+    std::string order;
+    try {
+        order = options.comparator->Name();
+    } catch (...) {
+        return Status::InvalidArgument(name, "the comparator has no name: Name() threw an exception");
+    }
     std::lock_guard<std::mutex> guard(lock());
     auto &databases = static_cast<MemoryEnv *>(options.env)->databases;
     const auto named = databases.find(name);
@@ -230,7 +236,7 @@ Status open_in_memory(const Options &options, const std::string &name, std::shar
         if (!options.create_if_missing) {
             return Status::InvalidArgument(name, "does not exist (create_if_missing is false)");
         }
-        auto fresh = std::make_shared<MemoryDatabase>(options.comparator);
+        auto fresh = std::make_shared<MemoryDatabase>(options.comparator, order);
         const EngineOptions settings(options, &fresh->comparator);
         char *error = nullptr;
         fresh->engine = mangrove_leveldb_open_memory(settings.get(), &error);
@@ -241,9 +247,8 @@ Status open_in_memory(const Options &options, const std::string &name, std::shar
         return Status::IOError("lock " + name, "already held by this process");
     } else if (options.error_if_exists) {
         return Status::InvalidArgument(name, "exists (error_if_exists is true)");
-    } else if (named->second->comparator_name != options.comparator->Name()) {
-        return Status::InvalidArgument(named->second->comparator_name + " does not match existing comparator ",
-                                       options.comparator->Name());
+    } else if (named->second->comparator_name != order) {
+        return Status::InvalidArgument(named->second->comparator_name + " does not match existing comparator ", order);
     } else {
         *database = named->second;
         (*database)->comparator = options.comparator;

@@ -14,8 +14,8 @@ namespace leveldb {
 
 // A database of an environment. It stays when it is closed, as files would.
 struct MemoryDatabase {
-    explicit MemoryDatabase(const Comparator *comparator)
-        : comparator(comparator), comparator_name(comparator->Name()) {}
+    MemoryDatabase(const Comparator *comparator, const std::string &comparator_name)
+        : comparator(comparator), comparator_name(comparator_name) {}
     ~MemoryDatabase() { leveldb_close(engine); }
 
     MemoryDatabase(const MemoryDatabase &) = delete;

@@ -45,9 +45,12 @@ impl leveldb_options_t {
         let Some(comparator) = (unsafe { self.comparator.as_ref() }) else {
             return Ok(Order::bytewise());
         };
-        let (comparator, name) = comparator
-            .parts()
-            .ok_or_else(|| Failure::invalid("the comparator lacks its compare or its name function"))?;
+        let (comparator, name) = comparator.parts().ok_or_else(|| {
+            Failure::invalid(
+                "the comparator lacks its compare or its name function, or that returned NULL (in C++: Name() threw an \
+                 exception)",
+            )
+        })?;
         Ok(Order { name, comparator: Some(comparator) })
     }
 }

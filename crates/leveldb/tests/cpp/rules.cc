@@ -97,11 +97,14 @@ public:
         if (throws) throw std::runtime_error("not today");
         return b.compare(a);
     }
-    const char *Name() const override { return "tests.Moody"; }
+    const char *Name() const override {
+        if (is_nameless) throw std::runtime_error("no name today");
+        return "tests.Moody";
+    }
     void FindShortestSeparator(std::string *, const Slice &) const override {}
     void FindShortSuccessor(std::string *) const override {}
 
-    bool throws = false;
+    bool throws = false, is_nameless = false;
 };
 
 std::string all(DB *db) {
@@ -119,6 +122,12 @@ void exceptions(Env *env, const std::string &name) {
     o.create_if_missing = true;
     o.comparator = &moody;
     DB *db;
+    moody.is_nameless = true;
+    Status status = DB::Open(o, name, &db);
+    expect("no name, no database", status.IsInvalidArgument() && db == nullptr);
+    expect_text(status, "Name() threw an exception");
+    if (env == Env::Default()) expect_text(RepairDB(name, o), "Name() threw an exception");
+    moody.is_nameless = false;
     must("open", DB::Open(o, name, &db));
     for (int i = 0; i < 100; i++) must("put", db->Put(WriteOptions(), std::to_string(i), "v"));
     const std::string before = all(db);
