@@ -3,7 +3,9 @@
 
 mod common;
 
-use common::{Whose, cc, classes, debian, has_cxx, has_leveldb, here, run, scratch, under_leveldbs_names};
+use common::{
+    ENGINES, Whose, cc, classes, debian, has_cxx, has_leveldb, here, run, scratch, under_leveldbs_names,
+};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -25,6 +27,9 @@ fn leveldbs_own_c_test_passes() {
         assert!(said.ends_with("PASS\n"), "{said}");
     }
 }
+
+/// The packages with what LevelDB's C++ tests are written with.
+const GTEST: &[&str] = &["libgtest-dev", "libgmock-dev"];
 
 /// Tests of db_test.cc that do not pass, each with what it asserts and this library does not have.
 const NOT_OURS: [(&str, &str); 16] = [
@@ -55,11 +60,18 @@ fn leveldbs_own_cpp_tests_pass() {
         return;
     }
     let Some(sources) = debian::sources("leveldb") else { return };
-    let Some(gtest) = debian::packages("gtest", &["libgtest-dev", "libgmock-dev"]) else { return };
+    let Some(gtest) = debian::packages("gtest", GTEST) else { return };
     let parent = tempfile::tempdir().expect("a scratch folder");
-    for name in
-        ["status_test", "cache_test", "bloom_test", "env_test", "issue200_test", "issue320_test", "db_test"]
-    {
+    for name in [
+        "status_test",
+        "cache_test",
+        "bloom_test",
+        "env_test",
+        "issue178_test",
+        "issue200_test",
+        "issue320_test",
+        "db_test",
+    ] {
         let program = suite(name, &sources, &gtest, parent.path());
         let mut list = ours(&program, &scratch(parent.path(), &format!("{name}-list")));
         let list = String::from_utf8(run(list.arg("--gtest_list_tests")).stdout).expect("UTF-8");
@@ -87,6 +99,46 @@ fn leveldbs_own_cpp_tests_pass() {
     }
 }
 
+/// LevelDB's own benchmark, unchanged, through all that it measures when nobody chooses.
+#[test]
+fn leveldbs_own_benchmark_runs_with_both_engines() {
+    if !has_leveldb() || !has_cxx() {
+        return;
+    }
+    let Some(sources) = debian::sources("leveldb") else { return };
+    let Some(gtest) = debian::packages("gtest", GTEST) else { return };
+    let parent = tempfile::tempdir().expect("a scratch folder");
+    let program = parent.path().join("db_bench");
+    let mut build = compiler(&sources, &gtest);
+    build.arg(sources.join("benchmarks/db_bench.cc"));
+    for file in ["crc32c", "histogram", "testutil"] {
+        build.arg(sources.join(format!("util/{file}.cc")));
+    }
+    link(build.arg("-o").arg(&program), &gtest);
+    let bench = |engine: &str, name: &str| {
+        let mut command = ours(&program, &scratch(parent.path(), name));
+        let place = format!("--db={}", parent.path().join(name).join("db").display());
+        command.env("MANGROVE_LEVELDB_ENGINE", engine).args(["--num=1000", &place]);
+        command
+    };
+    for engine in ENGINES {
+        let output = run(&mut bench(engine, engine));
+        let text = [output.stdout, output.stderr].concat();
+        // It writes its progress over itself.
+        let text = String::from_utf8_lossy(&text).replace('\r', "\n");
+        for what in ["fillseq ", "fillsync ", "readrandom ", "readreverse ", "compact ", "fill100K "] {
+            let line = text.lines().find(|line| line.starts_with(what));
+            assert!(line.is_some_and(|line| line.contains("micros/op")), "{engine}: no {what}in {text}");
+        }
+        assert!(!text.to_lowercase().contains("error"), "{engine}: {text}");
+        // Where it cannot work it ends otherwise, with the word that is looked for above.
+        let mut refused = bench(engine, &format!("{engine}-refused"));
+        let output = refused.env("MANGROVE_LEVELDB_MEMORY_MAX", "1000").output().expect("db_bench");
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && text.contains("error"), "{engine}: {text}");
+    }
+}
+
 /// A program of LevelDB's tests, to be run with this library.
 fn ours(program: &Path, data: &Path) -> Command {
     let mut command = Command::new("timeout");
@@ -95,10 +147,8 @@ fn ours(program: &Path, data: &Path) -> Command {
     command
 }
 
-/// Compiles one of LevelDB's tests.
-fn suite(name: &str, sources: &Path, gtest: &Path, folder: &Path) -> PathBuf {
-    let (inside, program) = (here().join("tests/cpp/inside"), folder.join(name));
-    let place = ["db", "util", "issues"].map(|part| sources.join(part).join(format!("{name}.cc")));
+/// The compiler for programs of LevelDB's sources.
+fn compiler(sources: &Path, gtest: &Path) -> Command {
     let mut build = Command::new("c++");
     build.args([
         "-std=c++17",
@@ -108,25 +158,34 @@ fn suite(name: &str, sources: &Path, gtest: &Path, folder: &Path) -> PathBuf {
         "-DHAVE_SNAPPY=0",
         "-DHAVE_CRC32C=0",
     ]);
-    build.args(["-ffunction-sections", "-Wl,--gc-sections", "-I"]).arg(&inside).arg("-I").arg(sources);
-    build.arg("-I").arg(sources.join("include")).arg("-I").arg(gtest.join("usr/include"));
+    build.args(["-ffunction-sections", "-Wl,--gc-sections", "-I"]).arg(here().join("tests/cpp/inside"));
+    build.arg("-I").arg(sources).arg("-I").arg(sources.join("include"));
+    build.arg("-I").arg(gtest.join("usr/include"));
+    build
+}
+
+/// Links such a program with this library.
+fn link(build: &mut Command, gtest: &Path) {
+    build.arg("-L").arg(gtest.join("usr/lib/x86_64-linux-gnu")).arg("-L").arg(classes());
+    run(build.args(["-lgmock", "-lgtest", "-lleveldb", "-pthread"]));
+}
+
+/// Compiles one of LevelDB's tests.
+fn suite(name: &str, sources: &Path, gtest: &Path, folder: &Path) -> PathBuf {
+    let (inside, program) = (here().join("tests/cpp/inside"), folder.join(name));
+    let place = ["db", "util", "issues"].map(|part| sources.join(part).join(format!("{name}.cc")));
+    let mut build = compiler(sources, gtest);
     build.arg(place.iter().find(|file| file.exists()).expect("the test"));
     build.arg(inside.join("inside.cc"));
     for file in ["db/dbformat", "db/filename", "util/coding", "util/logging", "util/hash", "util/testutil"] {
         build.arg(sources.join(format!("{file}.cc")));
     }
-    build
-        .arg("-o")
-        .arg(&program)
-        .arg("-L")
-        .arg(gtest.join("usr/lib/x86_64-linux-gnu"))
-        .arg("-L")
-        .arg(classes());
+    build.arg("-o").arg(&program);
     let text =
         std::fs::read_to_string(place.iter().find(|file| file.exists()).expect("the test")).expect("read");
     if !text.contains("int main(") {
         build.arg("-lgtest_main");
     }
-    run(build.args(["-lgmock", "-lgtest", "-lleveldb", "-pthread"]));
+    link(&mut build, gtest);
     program
 }
