@@ -3,6 +3,7 @@
 
 mod support;
 
+use mangrove_testkit::c_library::CLibrary;
 use mangrove_testkit::command::said;
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
@@ -11,6 +12,18 @@ use std::process::{Command, Stdio};
 use support::{HEEDING, Mount, SMALL_FILES, Yard, end_of, finish, signal, spawn};
 
 const COUNT: &str = "30000";
+
+/// This library itself, for C programs.
+static OURS: CLibrary = CLibrary::new(
+    [
+        "mangrove-leveldb",
+        concat!(env!("CARGO_MANIFEST_DIR"), "/../leveldb"),
+        env!("CARGO_TARGET_TMPDIR"),
+        env!("CARGO"),
+    ],
+    "libmangrove_leveldb.so",
+    None,
+);
 
 /// A place with LevelDB's own program (crates/leveldb/tests/cpp/records.cc) in it; `None` without LevelDB.
 struct Sources {
@@ -75,8 +88,13 @@ fn what_is_imported_and_exported_is_every_record_in_order() {
     let yard = &sources.yard;
     sources.fill("source", COUNT);
     let before = sources.bytes("source");
-    for (engine, source, count) in [("durable", "source", COUNT), ("durable", "empty", "0")] {
-        if source == "empty" {
+    for (engine, source, count) in [
+        ("durable", "source", COUNT),
+        ("map", "source", COUNT),
+        ("durable", "empty", "0"),
+        ("map", "empty", "0"),
+    ] {
+        if source == "empty" && engine == "durable" {
             sources.fill(source, count);
         }
         let mut import = yard.command(&["leveldb", "import", source, "new", "--json"]);
@@ -88,6 +106,9 @@ fn what_is_imported_and_exported_is_every_record_in_order() {
         if source == "source" {
             assert_eq!(told["records"].to_string(), line.split(' ').next().expect("a count"));
         }
+        let catalog =
+            std::fs::read_to_string(yard.path("new/MANGROVE")).expect("the file that names the engine");
+        assert!(catalog.contains(engine), "{engine}: {catalog}");
         let text = yard.ok(&["leveldb", "export", "new", "back"]);
         assert!(text.contains("records"), "{text}");
         assert_eq!(sources.dump("back"), sources.dump(source), "{engine}");
@@ -179,6 +200,7 @@ fn a_library_that_is_not_leveldb_is_refused() {
             .args(["-c", "ls /lib/*-linux-gnu/libm.so.6 /lib64/libm.so.6 2>/dev/null | head -1"]),
     );
     refused(&libc, "is not LevelDB's library: it has no function leveldb_");
+    refused(&OURS.shared().display().to_string(), "is Mangrove's own library");
     // All of its functions, of another version; and one that says that it is Mangrove's.
     let names = said(Command::new("sh").arg("-c").arg(
         "nm -D --defined-only $(ldd ./records | awk '/libleveldb/ { print $3 }') | awk '$3 ~ /^leveldb_/ { print $3 }'",
@@ -232,7 +254,7 @@ fn an_import_that_is_killed_leaves_no_half_database() {
     yard.ok(&import);
     assert!(!yard.path("new.partial").exists());
     let export = ["leveldb", "export", "new", "back"];
-    for milliseconds in [30, 120] {
+    for milliseconds in [5, 30, 70, 120, 250] {
         let mut child = spawn(&mut yard.command(&export));
         std::thread::sleep(std::time::Duration::from_millis(milliseconds));
         child.kill().expect("SIGKILL");
@@ -271,4 +293,20 @@ fn what_does_not_fit_is_refused_before_anything_is_written_and_a_full_disk_leave
         drop(mount);
     }
     assert!(sources.bytes("source") == whole, "the source was changed");
+    // The same the other way.
+    yard.ok(&["leveldb", "import", "source", "new"]);
+    // LevelDB compresses the records, but not its log.
+    for bytes in [1 << 20, 3 << 20] {
+        let mount = Mount::tmpfs(&yard.path("small"), bytes).expect("a small disk, as before");
+        let told = yard.run(&["leveldb", "export", "new", "small/back"]);
+        told.is(3, "it will not fit: it takes about", "a small disk");
+        assert!(told.err.matches("MiB").count() == 4 && told.err.contains("--force"), "{}", told.err);
+        assert_eq!(std::fs::read_dir(yard.path("small")).expect("the folder").count(), 0);
+        let told = yard.run(&["leveldb", "export", "new", "small/back", "--force"]);
+        told.is(3, "small/back", "a full disk");
+        assert_eq!(std::fs::read_dir(yard.path("small")).expect("the folder").count(), 0);
+        drop(mount);
+    }
+    yard.ok(&["leveldb", "export", "new", "back"]);
+    assert_eq!(sources.dump("back"), sources.dump("source"), "a failed export changed what it read");
 }
