@@ -8,15 +8,19 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The packages with those programs. (Ceph's need nothing that these do not.)
-const PACKAGES: [&str; 6] = [
+/// The packages with those programs.
+const PACKAGES: [&str; 8] = [
     "python3-plyvel",
     "minetest-server",
     "litecoind",
     "librime1",
     "lomiri-thumbnailer-service",
     "stenographer",
+    "ceph-mon",
+    "ceph-osd",
 ];
+/// How many files in them need LevelDB: one in each of the first six, Ceph's two daemons, and four tools beside these.
+const PROGRAMS: usize = 12;
 /// What runs plyvel's tests, in the system's own Python.
 const PYTEST: [&str; 6] = [
     "python3-pytest",
@@ -29,6 +33,8 @@ const PYTEST: [&str; 6] = [
 const PYTHON: &str = "/usr/bin/python3";
 /// The version of Debian's plyvel, whose tests are in the Python registry.
 const PLYVEL: &str = "1.5.0";
+/// A version of plyvel whose wheels have the strings from before C++11.
+const WHEEL: &str = "1.5.1";
 
 fn can_run() -> bool {
     has_leveldb() && has_cxx()
@@ -56,7 +62,7 @@ fn every_symbol_that_debians_programs_need_is_defined() {
     if !can_run() {
         return;
     }
-    let Some(place) = debian::packages("programs", &PACKAGES) else { return };
+    let Some(place) = debian::packages("eight-programs", &PACKAGES) else { return };
     let ours = names(&classes().join("libleveldb.so.1d"), "--defined-only");
     let (mut needed, mut programs) = (BTreeSet::new(), 0);
     for file in files(&place) {
@@ -68,7 +74,7 @@ fn every_symbol_that_debians_programs_need_is_defined() {
     let missing: Vec<_> = needed.iter().filter(|name| !is_of_tables(name) && !ours.contains(*name)).collect();
     assert!(missing.is_empty(), "{missing:#?}");
     let count = needed.iter().filter(|name| !is_of_tables(name)).count();
-    assert!(programs == PACKAGES.len() && count >= 22, "only {count} symbols of {programs} programs");
+    assert!(programs == PROGRAMS && count >= 22, "only {count} symbols of {programs} programs");
 }
 
 /// The tests of plyvel's suite that pass.
@@ -112,4 +118,34 @@ fn plyvels_own_tests_pass_as_with_leveldb() {
     let ours = with(Whose::Ours(classes(), "durable"), "ours");
     let lost: Vec<_> = theirs.difference(&ours).collect();
     assert!(lost.is_empty(), "with LevelDB these pass: {lost:#?}");
+}
+
+/// The wheel has a LevelDB of its own and the older std::string. This library, preloaded, comes before its own.
+#[test]
+fn plyvels_wheel_with_this_library_preloaded_gets_a_sentence() {
+    if !has_leveldb() || !has_cxx() {
+        return;
+    }
+    let Some(wheel) = debian::python_wheel("plyvel", WHEEL) else { return };
+    let parent = tempfile::tempdir().expect("a scratch folder");
+    let text = "import plyvel
+for use in plyvel.DB, plyvel.repair_db, plyvel.destroy_db:
+    try:
+        use('db', create_if_missing=True) if use is plyvel.DB else use('db')
+        print('done')
+    except plyvel.Error as error:
+        print(error)
+";
+    let said = |preload: Option<&Path>| {
+        let data = scratch(parent.path(), if preload.is_some() { "ours" } else { "its own" });
+        let mut python = Command::new("python3");
+        python.args(["-c", text]).env("PYTHONPATH", &wheel).current_dir(data);
+        if let Some(library) = preload {
+            python.env("LD_PRELOAD", library);
+        }
+        String::from_utf8(run(&mut python).stdout).expect("UTF-8")
+    };
+    assert_eq!(said(None), "done\ndone\ndone\n");
+    let told = said(Some(&classes().join("libleveldb.so.1d")));
+    assert_eq!(told.matches("Not implemented: the program was built with std::string").count(), 3, "{told}");
 }

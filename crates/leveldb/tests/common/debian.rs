@@ -116,3 +116,21 @@ pub(crate) fn python_sources(package: &str, version: &str) -> Option<PathBuf> {
         true
     })
 }
+
+/// The files of a release's wheel for the `python3` of the path.
+pub(crate) fn python_wheel(package: &str, version: &str) -> Option<PathBuf> {
+    fetched(&format!("{package}-{version}-wheel"), |place| {
+        let mut pip = Command::new("timeout");
+        pip.args(["240", "python3", "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:"]);
+        pip.arg(format!("{package}=={version}")).arg("--dest").arg(place);
+        if !pip.output().is_ok_and(|o| o.status.success()) {
+            return false;
+        }
+        let entries =
+            std::fs::read_dir(place).expect("the folder").map(|entry| entry.expect("an entry").path());
+        for wheel in entries.collect::<Vec<_>>() {
+            run(Command::new("python3").args(["-m", "zipfile", "-e"]).arg(wheel).arg(place));
+        }
+        true
+    })
+}
