@@ -2,34 +2,32 @@
 #ifndef MANGROVE_LEVELDB_DB_ITERATOR_H
 #define MANGROVE_LEVELDB_DB_ITERATOR_H
 
+#include "engine.h"
 #include "leveldb/c.h"
 #include "leveldb/iterator.h"
 
 namespace leveldb {
 
-// An iterator of the engine. It keeps key and value of its record at hand, because programs ask for them several times
+// An iterator of the engine. It reads key and value where the engine keeps them: programs ask for them several times
 // between two moves.
 class DbIterator final : public Iterator {
 public:
-    explicit DbIterator(leveldb_iterator_t *engine) : engine_(engine) {}
+    explicit DbIterator(leveldb_iterator_t *engine) : engine_(engine), record_(*mangrove_leveldb_iter_record(engine)) {}
     ~DbIterator() override;
 
-    bool Valid() const override { return is_valid_; }
+    bool Valid() const override { return record_.key != nullptr; }
     void SeekToFirst() override;
     void SeekToLast() override;
     void Seek(const Slice &target) override;
     void Next() override;
     void Prev() override;
-    Slice key() const override { return key_; }
-    Slice value() const override { return value_; }
+    Slice key() const override { return Slice(record_.key, record_.key_len); }
+    Slice value() const override { return Slice(record_.value, record_.value_len); }
     Status status() const override;
 
 private:
-    void moved();
-
     leveldb_iterator_t *const engine_;
-    Slice key_, value_;
-    bool is_valid_ = false;
+    const mangrove_leveldb_record &record_;
 };
 
 } // namespace leveldb

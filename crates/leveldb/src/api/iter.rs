@@ -10,13 +10,19 @@ use mangrove_cabi::{give, handle, take_back};
 use std::ffi::c_char;
 use std::ptr;
 
-/// Where key and value of the current record lie.
+/// Where key and value of the current record lie; `key` is NULL when there is none. The classes read it in place
+/// (`cpp/src/engine.h` declares the same), so that a step of theirs takes no call more than one through the C API.
 #[derive(Clone, Copy)]
-struct CurrentRecord {
+#[repr(C)]
+pub struct CurrentRecord {
     key: *const c_char,
     key_len: usize,
     value: *const c_char,
     value_len: usize,
+}
+
+impl CurrentRecord {
+    const NONE: Self = Self { key: ptr::null(), key_len: 0, value: ptr::null(), value_len: 0 };
 }
 
 /// A place among the records of one instant. One thread at a time.
@@ -24,7 +30,7 @@ pub struct leveldb_iterator_t {
     /// None when the iterator could not be created, or has failed.
     cursor: Option<OwnedByProcess<Box<dyn RecordCursor>>>,
     /// The record that the cursor stands on; the caller reads it several times between two moves.
-    current: Option<CurrentRecord>,
+    current: CurrentRecord,
     /// Why the cursor stands on no record.
     error: Option<Failure>,
 }
@@ -36,7 +42,7 @@ impl leveldb_iterator_t {
         let gone = caught(|| {
             let cursor = ours.get_mut()?;
             walk(&mut **cursor)?;
-            Ok(cursor.record().map(|(key, value)| CurrentRecord {
+            Ok(cursor.record().map_or(CurrentRecord::NONE, |(key, value)| CurrentRecord {
                 key: key.as_ptr().cast(),
                 key_len: key.len(),
                 value: value.as_ptr().cast(),
@@ -51,7 +57,7 @@ impl leveldb_iterator_t {
 
     #[cold]
     fn fail(&mut self, failure: Failure) {
-        (self.current, self.error) = (None, Some(failure));
+        (self.current, self.error) = (CurrentRecord::NONE, Some(failure));
         let cursor = self.cursor.take();
         quietly(|| {
             drop(cursor);
@@ -76,7 +82,7 @@ pub unsafe extern "C" fn leveldb_create_iterator(
         Ok(cursor) => (Some(cursor), None),
         Err(failure) => (None, Some(failure)),
     };
-    give(leveldb_iterator_t { cursor, current: None, error })
+    give(leveldb_iterator_t { cursor, current: CurrentRecord::NONE, error })
 }
 
 /// Frees an iterator.
@@ -93,7 +99,7 @@ pub unsafe extern "C" fn leveldb_iter_destroy(iterator: *mut leveldb_iterator_t)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn leveldb_iter_valid(iterator: *const leveldb_iterator_t) -> u8 {
     // SAFETY: the API's contract: a live handle.
-    u8::from(unsafe { iterator.as_ref() }.is_some_and(|i| i.current.is_some()))
+    u8::from(unsafe { iterator.as_ref() }.is_some_and(|i| !i.current.key.is_null()))
 }
 
 /// Defines an entry point that moves an iterator.
@@ -154,11 +160,11 @@ macro_rules! part {
         pub unsafe extern "C" fn $name(iterator: *const leveldb_iterator_t, len: *mut usize) -> *const c_char {
             // SAFETY: the API's contract: a live handle, and space for a length.
             unsafe {
-                let current = iterator.as_ref().and_then(|i| i.current);
+                let current = iterator.as_ref().map_or(CurrentRecord::NONE, |i| i.current);
                 if let Some(len) = len.as_mut() {
-                    *len = current.map_or(0, |p| p.$part_len);
+                    *len = current.$part_len;
                 }
-                current.map_or(ptr::null(), |p| p.$part)
+                current.$part
             }
         }
     };
@@ -176,6 +182,15 @@ part!(
     value,
     value_len
 );
+
+/// Where the iterator keeps its current record, for the classes: the place stays the same until the iterator is freed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mangrove_leveldb_iter_record(
+    iterator: *const leveldb_iterator_t,
+) -> *const CurrentRecord {
+    // SAFETY: the classes' contract: a live handle.
+    unsafe { &raw const (*iterator).current }
+}
 
 /// Why the iterator stands on no record, if something went wrong.
 #[unsafe(no_mangle)]
