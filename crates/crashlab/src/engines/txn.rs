@@ -5,8 +5,9 @@
 //! transactional hardware does (on disks, one lock, and durability by interval). With persistent caches the commits of
 //! the second form wait for no other thread. Two forms have the protocols of the SPHT-eADR dissertation: with volatile
 //! caches SPHT, isolated by the model and by one lock; with persistent ones SPHT-eADR, without and with flushes,
-//! isolated by the model. The last ones have the pairs of executor and protocol that are left, each where it differs from all
-//! others: one lock with the automatic protocol everywhere, and with both kinds of SPHT-eADR; and the model on disks.
+//! isolated by the model. The last ones have the pairs of executor and protocol that are left, each where it differs
+//! from all others: one lock with the automatic protocol everywhere, and with both kinds of SPHT-eADR; and the model on
+//! disks.
 
 use crate::engines::subject::{Promised, Subject};
 use crate::machine::cursor::CrashDomain;
