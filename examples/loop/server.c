@@ -6,7 +6,9 @@
  *
  * A request is a line: "add NAME AMOUNT", "move FROM TO AMOUNT", "get NAME", "sum". The reply is a number.
  */
-#define _GNU_SOURCE
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* accept4 */
+#endif
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>

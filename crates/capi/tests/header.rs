@@ -46,6 +46,7 @@ fn every_entry_point_is_guarded() {
     HEADER.is_guarded(
         &[
             "guard(",
+            "guard_look_up(",
             "with_key(map, ",
             "with_record(map, ",
             "set_option!(guard_unit, ",
