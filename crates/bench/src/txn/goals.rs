@@ -36,18 +36,7 @@ pub(super) fn judge(report: &BenchReport) -> Vec<Goal> {
 
 /// How many times a row of ours is one of another subject, in the same line or in one with other threads.
 fn times(report: &BenchReport, key: [&str; 3], threads: [usize; 2], other: &str) -> Option<f64> {
-    let [section, medium, operation] = key;
-    let of = |subject: &str, threads: usize| {
-        report.rows.iter().find(|row| {
-            let key = &row.key;
-            key.section == section
-                && key.medium == medium
-                && key.operation == operation
-                && key.threads == threads
-                && key.subject == subject
-        })
-    };
-    Some(of(OURS, threads[0])?.median / of(other, threads[1])?.median)
+    Some(row_of(report, key, threads[0], OURS)?.median / row_of(report, key, threads[1], other)?.median)
 }
 
 /// A goal of a ratio between rows, left out where the other subject was not measured.
@@ -93,13 +82,12 @@ fn goal(goals: &mut Vec<Goal>, goal: String, measured: Option<(String, bool)>) {
     });
 }
 
-/// Our row of a section with this operation.
-fn ours<'a>(
+/// The row of a section, a medium and an operation with so many threads.
+fn row_of<'a>(
     report: &'a BenchReport,
-    section: &str,
-    medium: &str,
-    operation: &str,
+    [section, medium, operation]: [&str; 3],
     threads: usize,
+    subject: &str,
 ) -> Option<&'a Row> {
     report.rows.iter().find(|row| {
         let key = &row.key;
@@ -107,7 +95,7 @@ fn ours<'a>(
             && key.medium == medium
             && key.operation == operation
             && key.threads == threads
-            && key.subject == OURS
+            && key.subject == subject
     })
 }
 
@@ -119,7 +107,7 @@ fn swaps(report: &BenchReport, goals: &mut Vec<Goal>) {
     let line = report.rows.iter().find(|row| row.key.section == FLOORS && row.key.operation == LINE);
     for (count, most) in SWAPS_IN_LINES {
         let operation = TxnWork::Swaps(count).operation();
-        let row = ours(report, SWAPS, "ADR", &operation, 1);
+        let row = row_of(report, [SWAPS, "ADR", &operation], 1, OURS);
         let lines = row.zip(line).map(|(row, line)| 1e9 / row.median / line.median);
         goal(
             goals,
@@ -144,7 +132,7 @@ fn swaps(report: &BenchReport, goals: &mut Vec<Goal>) {
 fn opening(report: &BenchReport, goals: &mut Vec<Goal>) {
     for medium in ["ADR", "file"] {
         for (what, most) in [("copy on write: opening", 50.0), ("copy on write: first allocation", 1.0)] {
-            let row = ours(report, OPENING, medium, what, 0);
+            let row = row_of(report, [OPENING, medium, what], 0, OURS);
             goal(
                 goals,
                 format!("{medium}, {what} within {most} ms"),
@@ -155,7 +143,7 @@ fn opening(report: &BenchReport, goals: &mut Vec<Goal>) {
 }
 
 fn recovery(report: &BenchReport, goals: &mut Vec<Goal>) {
-    let word = |cpus| ours(report, RECOVERY, "ADR", "a logged word", cpus);
+    let word = |cpus| row_of(report, [RECOVERY, "ADR", "a logged word"], cpus, OURS);
     let one = word(1).map(|row| at_most(row.median, 10.0, " ns"));
     goal(goals, "recovery: a logged word within 10 ns on one thread".into(), one);
     // Where there is but one CPU, nothing is measured.

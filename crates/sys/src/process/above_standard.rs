@@ -48,22 +48,8 @@ fn stand_in() -> io::Result<OwnedFd> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::process::in_child::in_child;
     use std::fs::File;
-
-    /// In a child, which closes descriptors and prints.
-    fn in_child(work: impl FnOnce() -> bool) -> bool {
-        // SAFETY: the child makes system calls, and exits.
-        unsafe {
-            let child = libc::fork();
-            if child == 0 {
-                libc::alarm(120);
-                libc::_exit(i32::from(!work()));
-            }
-            let mut status = 0;
-            assert_eq!(libc::waitpid(child, &raw mut status, 0), child);
-            libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0
-        }
-    }
 
     #[test]
     fn a_file_takes_no_number_of_the_three_and_closed_ones_stay_closed() {
@@ -76,16 +62,17 @@ mod tests {
                 // SAFETY: asks about a number.
                 let is_open = |number| unsafe { libc::fcntl(number, libc::F_GETFD) } >= 0;
                 let before = [0, 1, 2].map(is_open);
-                let Ok(file) = open_above_standard(|| File::create(&path)) else { return false };
-                file.as_raw_fd() > LAST && [0, 1, 2].map(is_open) == before
+                let Ok(file) = open_above_standard(|| File::create(&path)) else { return 0 };
+                i32::from(file.as_raw_fd() > LAST && [0, 1, 2].map(is_open) == before)
             });
-            assert!(is_right, "{closed:?}");
+            assert_eq!(is_right, 1, "{closed:?}");
         }
         // The test can fail.
-        assert!(in_child(|| {
+        let takes_one = in_child(|| {
             // SAFETY: as above.
             unsafe { libc::close(1) };
-            File::create(&path).is_ok_and(|file| file.as_raw_fd() == 1)
-        }));
+            i32::from(File::create(&path).is_ok_and(|file| file.as_raw_fd() == 1))
+        });
+        assert_eq!(takes_one, 1);
     }
 }

@@ -113,21 +113,7 @@ mod tests {
     use super::*;
     use crate::file::{try_lock, unlock};
     use crate::lock_holder;
-
-    /// What the child makes of it; 99 when it did not end by itself.
-    fn in_child(work: impl FnOnce() -> i32) -> i32 {
-        // SAFETY: the child makes system calls and exits.
-        unsafe {
-            let child = libc::fork();
-            if child == 0 {
-                libc::alarm(120);
-                libc::_exit(work());
-            }
-            let mut status = 0;
-            assert_eq!(libc::waitpid(child, &raw mut status, 0), child);
-            if libc::WIFEXITED(status) { libc::WEXITSTATUS(status) } else { 99 }
-        }
-    }
+    use crate::process::in_child::in_child;
 
     #[test]
     fn a_child_has_another_file_in_its_place_until_it_is_no_longer_kept() {

@@ -53,6 +53,7 @@ impl<T> Drop for LeftInChild<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::process::in_child::in_child;
 
     struct Ends(i32);
 
@@ -63,26 +64,14 @@ mod tests {
         }
     }
 
-    /// The exit status of a child that runs `work`.
-    fn in_child(work: impl FnOnce()) -> i32 {
-        // SAFETY: the child makes system calls, and exits.
-        unsafe {
-            let child = libc::fork();
-            if child == 0 {
-                libc::alarm(120);
-                work();
-                libc::_exit(1);
-            }
-            let mut status = 0;
-            assert_eq!(libc::waitpid(child, &raw mut status, 0), child);
-            libc::WEXITSTATUS(status)
-        }
-    }
-
     #[test]
     fn only_the_process_that_made_a_value_drops_it() {
-        assert_eq!(in_child(|| drop(LeftInChild::new(Ends(2)))), 2);
+        let dropped = |value: ManuallyDrop<LeftInChild<Ends>>| {
+            drop(ManuallyDrop::into_inner(value));
+            1
+        };
+        assert_eq!(in_child(|| dropped(ManuallyDrop::new(LeftInChild::new(Ends(2))))), 2);
         let of_parent = ManuallyDrop::new(LeftInChild::new(Ends(2)));
-        assert_eq!(in_child(|| drop(ManuallyDrop::into_inner(of_parent))), 1);
+        assert_eq!(in_child(|| dropped(of_parent)), 1);
     }
 }
