@@ -99,7 +99,7 @@ fn leveldbs_own_cpp_tests_pass() {
     }
 }
 
-/// LevelDB's own benchmark, unchanged, through all that it measures when nobody chooses.
+/// LevelDB's own benchmark, unchanged, with all the measurements of its default list.
 #[test]
 fn leveldbs_own_benchmark_runs_with_both_engines() {
     if !has_leveldb() || !has_cxx() {

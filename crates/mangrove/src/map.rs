@@ -174,16 +174,7 @@ impl Map {
     #[cold]
     /// Calls that take locks, which a child of fork may have got from its parent's threads.
     fn refuse_child(&self) -> Result<()> {
-        if self.hart.is_here() {
-            return Ok(());
-        }
-        Err(Error::Unsupported {
-            what: format!(
-                "{} was opened before this process was forked; use it in the parent, or close it there and open it in \
-                 a process that was started anew",
-                self.path.display()
-            ),
-        })
+        if self.hart.is_here() { Ok(()) } else { Err(mangrove_pool::Error::forked(&self.path).into()) }
     }
 
     fn failed(&self, error: mangrove_hart::Error) -> Error {

@@ -61,6 +61,18 @@ impl Error {
         }
     }
 
+    /// The error of a call in a child of fork on what its parent has open at `path`.
+    #[must_use]
+    pub fn forked(path: &std::path::Path) -> Self {
+        Self::Unsupported {
+            what: format!(
+                "{} was opened before this process was forked; use it in the parent, or close it there and open it in \
+                 a process that was started anew",
+                path.display()
+            ),
+        }
+    }
+
     /// The error that another opening has the pool in `directory`, or that another process has locked this file.
     #[must_use]
     pub fn busy(directory: &std::path::Path) -> Self {

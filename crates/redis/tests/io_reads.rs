@@ -241,7 +241,7 @@ fn a_read_that_the_main_thread_must_know_of_is_its_own() {
     assert!(refused.starts_with(b"-NOPERM"), "{refused:?}");
     assert!(!is_answered_on_a_thread(&mut client, "GET text", 3));
     client.on_main("ACL SETUSER default allkeys");
-    // A client that caches is told when a value that it was sent changes.
+    // The server tells a client that caches (CLIENT TRACKING) when a value changes that it has sent to it.
     client.on_main("HELLO 3");
     assert_eq!(client.on_main("CLIENT TRACKING ON"), b"+OK\r\n");
     let before = client.on_threads();

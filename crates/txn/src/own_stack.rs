@@ -3,7 +3,8 @@
 //! An executor refuses addresses outside of its memory, and [`TxAccess`] is safe because of that. A compiler's
 //! instrumentation (GCC's transactional memory) cannot always tell a local variable from shared memory. The frames of a
 //! transaction's body die with each attempt, and no other thread uses them: accesses there go to memory as they are,
-//! without conflict, undo or redo. The executors pay nothing for it: whoever needs the filter puts it in front.
+//! without conflict, undo or redo. It costs the executors nothing: a caller that needs the filter puts it in front of
+//! one.
 
 use crate::access::{Interrupted, TxAccess, write_in_pieces};
 use crate::memory::{load, store};

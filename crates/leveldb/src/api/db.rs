@@ -32,7 +32,8 @@ pub struct leveldb_t {
     engine_name: &'static str,
 }
 
-/// The engine that a new database gets. What an interrupted creation has left goes on with its own.
+/// The engine that a new database gets: that of the pool which an interrupted creation left, or the one that the
+/// environment names.
 fn engine_of_new(directory: &Path) -> Result<EngineKind> {
     if let Ok(begun) = mangrove::pool_info(catalog::pool(directory)) {
         return Ok(EngineKind::of_pool(&begun.kind));

@@ -402,13 +402,7 @@ impl FileMedium {
 
     pub(super) fn failure(&self) -> Error {
         if !self.is_ours() {
-            let path = self.directory.display();
-            return Error::Unsupported {
-                what: format!(
-                    "{path} was opened before this process was forked; use it in the parent, or close it there and \
-                     open it in a process that was started anew"
-                ),
-            };
+            return Error::forked(&self.directory);
         }
         match self.first_error.get() {
             Some(e @ (Error::Poisoned { .. } | Error::Closed { .. })) => e.clone(),
