@@ -104,7 +104,7 @@ mod table {
     use std::path::Path;
     use std::sync::Arc;
 
-    const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/instructions.golden");
+    const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/instructions.golden");
 
     /// Bytes between two words: each has a cache line and an ownership record of its own.
     const STRIDE: usize = 64;
