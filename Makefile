@@ -8,6 +8,9 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 CARGO ?= cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
+# How `make build` compiles; `test` takes what the tests have compiled.
+PROFILE ?= release
+BUILT = $(TARGET)/$(if $(filter dev test,$(PROFILE)),debug,$(PROFILE))
 MANGROVE = $(TARGET)/release/mangrove
 SHARE = $(DESTDIR)$(PREFIX)/share
 # The state that `make redis` serves, and where. What it fetches and builds lies in data/valkey.
@@ -51,7 +54,7 @@ test:
 
 build:
 	@scripts/setup build
-	$(CARGO) build --release --package mangrove-db-cli --package mangrove-capi --package mangrove-app --package mangrove-leveldb
+	$(CARGO) build --profile $(PROFILE) --package mangrove-db-cli --package mangrove-capi --package mangrove-app --package mangrove-leveldb
 
 bench:
 	@scripts/setup bench
@@ -70,21 +73,21 @@ bench:
 
 install: build
 	install -d $(DESTDIR)$(PREFIX)/bin
-	install -s -m 755 $(MANGROVE) $(DESTDIR)$(PREFIX)/bin/mangrove
+	install -s -m 755 $(BUILT)/mangrove $(DESTDIR)$(PREFIX)/bin/mangrove
 	@# What shells and man(1) read, from the command itself.
 	install -d $(addprefix $(SHARE)/,bash-completion/completions zsh/site-functions fish/vendor_completions.d man/man1)
-	$(MANGROVE) completions bash >$(SHARE)/bash-completion/completions/mangrove
-	$(MANGROVE) completions zsh >$(SHARE)/zsh/site-functions/_mangrove
-	$(MANGROVE) completions fish >$(SHARE)/fish/vendor_completions.d/mangrove.fish
-	$(MANGROVE) man $(SHARE)/man/man1
+	$(BUILT)/mangrove completions bash >$(SHARE)/bash-completion/completions/mangrove
+	$(BUILT)/mangrove completions zsh >$(SHARE)/zsh/site-functions/_mangrove
+	$(BUILT)/mangrove completions fish >$(SHARE)/fish/vendor_completions.d/mangrove.fish
+	$(BUILT)/mangrove man $(SHARE)/man/man1
 	@# The durable server, where `make redis` built it.
 	if [ -x data/valkey/current/valkey-server ]; then \
-	    install -m 755 $(TARGET)/release/mangrove-redis $(DESTDIR)$(PREFIX)/bin/mangrove-redis && \
+	    install -m 755 $(BUILT)/mangrove-redis $(DESTDIR)$(PREFIX)/bin/mangrove-redis && \
 	    install -d $(DESTDIR)$(PREFIX)/lib/mangrove-redis/builds && \
 	    cp -a data/valkey/builds/. $(DESTDIR)$(PREFIX)/lib/mangrove-redis/builds/ && \
 	    cp -a data/valkey/current $(DESTDIR)$(PREFIX)/lib/mangrove-redis/; \
 	fi
-	DESTDIR='$(DESTDIR)' CARGO='$(CARGO)' scripts/install.sh '$(PREFIX)'
+	DESTDIR='$(DESTDIR)' CARGO='$(CARGO)' scripts/install.sh '$(PREFIX)' '$(BUILT)'
 
 uninstall:
 	DESTDIR='$(DESTDIR)' scripts/uninstall.sh '$(PREFIX)'

@@ -165,10 +165,12 @@ fn campaigns() -> Result<Vec<Step>> {
         Step::One("tla, SPHT-eADR", xtask(&["tla", "--model", "SphtEadr"])?),
         Step::One("python", python()),
         Step::One("packages", xtask(&["packages"])?),
+        Step::One("oldest Rust", xtask(&["oldest-rust"])?),
         Step::One("docs", docs()),
         // They share the debug builds: these must not wait for each other's.
         Step::Tests("tests, documentation", cargo(&["test", "--no-fail-fast", "--doc"])),
         Step::One("lints", cargo(&["clippy", "--quiet", "--all-targets", "--", "-D", "warnings"])),
+        Step::One("packages, Debian", debian()?),
     ])
 }
 
@@ -197,11 +199,25 @@ fn python() -> Command {
     command
 }
 
-/// Not incrementally: that makes the next build faster and this one, on a fresh clone, slower.
+/// Debian packages of what the tests have compiled.
+fn debian() -> Result<Command> {
+    let mut command = xtask(&["debian", "--unpacked"])?;
+    for_once(&mut command);
+    Ok(command)
+}
+
+/// Cargo, for a fresh clone.
 fn cargo(args: &[&str]) -> Command {
     let mut command = tree::cargo();
-    command.args(args).env("CARGO_INCREMENTAL", "0");
+    for_once(command.args(args));
     command
+}
+
+/// Lets cargo compile for one run: not incrementally, which makes the next build faster and this one slower; and
+/// without the tables of lines, which are a seventh of the compiling. (A panic names its line without them.)
+fn for_once(command: &mut Command) {
+    command.env("CARGO_INCREMENTAL", "0");
+    command.env("CARGO_PROFILE_TEST_DEBUG", "0").env("CARGO_PROFILE_DEV_DEBUG", "0");
 }
 
 /// This program again, so that a chore that dies takes only its own step with it.

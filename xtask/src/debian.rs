@@ -1,5 +1,6 @@
 //! `cargo xtask debian`: builds the Debian packages, has lintian look at them, installs them in an empty Debian, uses
-//! them there, and removes them without a trace. It needs root, debootstrap and lintian, which it installs.
+//! them there, and removes them without a trace. It needs root, debootstrap and lintian, which it installs. With
+//! `--unpacked` it packs test builds, and uses what the packages hold where it has unpacked them.
 
 use crate::tree;
 use anyhow::{Context, Result, bail, ensure};
@@ -13,24 +14,29 @@ const PACKAGES: [&str; 4] = ["libmangrove0", "libmangrove-dev", "mangrove", "man
 /// What the system's own tools change when any package comes or goes.
 const OF_THE_SYSTEM: [&str; 4] = ["proc", "var/cache/ldconfig", "var/lib/dpkg", "var/log"];
 
+/// Options of this chore.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Pack what the tests have compiled, unpack it in a directory, and use it there: in half a minute, and not as root
+    #[arg(long)]
+    unpacked: bool,
+}
+
 /// Runs the chore.
-pub(crate) fn run() -> Result<()> {
+pub(crate) fn run(args: &Args) -> Result<()> {
+    if args.unpacked {
+        return unpacked();
+    }
     let out = tree::target().join("deb");
-    tree::run(Command::new(tree::root().join("scripts/deb")).arg(&out))?;
+    let archives = build("release", &out)?;
     tree::run(
         Command::new("apt-get")
             .args(["install", "-y", "-qq", "--no-install-recommends"])
             .args(["lintian", "debootstrap"]),
     )?;
-    let found = |ending: &str| -> Result<Vec<PathBuf>> {
-        let entries = std::fs::read_dir(&out).with_context(|| format!("cannot read {}", out.display()))?;
-        let paths = entries.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;
-        Ok(paths.into_iter().filter(|path| path.extension().is_some_and(|e| e == ending)).collect())
-    };
-    let archives = found("deb")?;
-    ensure!(archives.len() == PACKAGES.len(), "{} packages: {archives:?}", archives.len());
     // As a user, if there is one: lintian warns of root.
-    tree::run(Command::new("lintian").args(["--allow-root", "--fail-on", "error"]).args(found("changes")?))?;
+    let changes = files(&out, "changes")?;
+    tree::run(Command::new("lintian").args(["--allow-root", "--fail-on", "error"]).args(changes))?;
 
     let root = empty_debian()?;
     let system = System { root: &root };
@@ -45,6 +51,63 @@ pub(crate) fn run() -> Result<()> {
     let left: Vec<_> = system.names()?.symmetric_difference(&before).cloned().collect();
     ensure!(left.is_empty(), "removed packages leave {left:?}");
     println!("{} packages: installed in an empty Debian, used, removed without a trace", archives.len());
+    Ok(())
+}
+
+/// Builds the packages into `out`, and returns their files.
+fn build(profile: &str, out: &Path) -> Result<Vec<PathBuf>> {
+    tree::run(Command::new(tree::root().join("scripts/deb")).arg(out).env("PROFILE", profile))?;
+    let archives = files(out, "deb")?;
+    ensure!(archives.len() == PACKAGES.len(), "{} packages: {archives:?}", archives.len());
+    Ok(archives)
+}
+
+/// The files in a directory whose names end so.
+fn files(folder: &Path, ending: &str) -> Result<Vec<PathBuf>> {
+    let entries = std::fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))?;
+    let paths = entries.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;
+    Ok(paths.into_iter().filter(|path| path.extension().is_some_and(|e| e == ending)).collect())
+}
+
+/// Packs test builds, unpacks them, and uses the command where it then lies.
+fn unpacked() -> Result<()> {
+    let out = tree::target().join("deb-unpacked");
+    tree::run(Command::new("rm").arg("-rf").arg(&out))?;
+    let archives = build("test", &out)?;
+    let root = out.join("root");
+    for archive in &archives {
+        tree::run(Command::new("dpkg-deb").arg("--extract").arg(archive).arg(&root))?;
+    }
+    all_there(&root)?;
+    let (command, pool) = (root.join("usr/bin/mangrove"), out.join("words.pool"));
+    tree::run(Command::new(&command).args(["map", "put"]).arg(&pool).args(["mangrove", "a tree"]))?;
+    let got = Command::new(&command).args(["map", "get"]).arg(&pool).arg("mangrove").output()?;
+    ensure!(got.stdout == b"a tree\n", "the command returns {}", String::from_utf8_lossy(&got.stdout));
+    println!("{} packages of test builds: unpacked, complete, the command runs", archives.len());
+    Ok(())
+}
+
+/// That the packages, installed below `root`, have brought the files for shells, `man` and compilers.
+fn all_there(root: &Path) -> Result<()> {
+    for name in [
+        "include/mangrove.h",
+        "include/mangrove_leveldb/leveldb/db.h",
+        "lib/libmangrove.a",
+        "lib/libmangrove.so.0",
+        "lib/libmangrove_app.so.0",
+        "lib/mangrove_leveldb/libleveldb.so.1d",
+        "lib/pkgconfig/mangrove.pc",
+        "share/bash-completion/completions/mangrove",
+        "share/doc/mangrove/copyright",
+        "share/fish/vendor_completions.d/mangrove.fish",
+        "share/man/man1/mangrove-map-put.1.gz",
+        "share/zsh/vendor-completions/_mangrove",
+    ] {
+        let path = root.join("usr").join(name);
+        ensure!(path.exists(), "/usr/{name} is not there");
+        // The shared libraries' names are links to each other.
+        ensure!(path.metadata()?.len() > 0, "/usr/{name} is empty");
+    }
     Ok(())
 }
 
@@ -86,7 +149,7 @@ impl System<'_> {
         Ok(text(&output.stdout))
     }
 
-    /// The command, the libraries and the files for shells, `man` and compilers.
+    /// The command, the libraries and the other files.
     fn use_them(&self) -> Result<()> {
         self.run("mangrove map put /root/words.pool mangrove 'a tree'")?;
         let got = self.run("mangrove map get /root/words.pool mangrove; rm -r /root/words.pool")?;
@@ -96,21 +159,7 @@ impl System<'_> {
             ensure!(libraries.contains(name), "the system's linker does not find {name}");
         }
         ensure!(!libraries.contains("libleveldb"), "LevelDB's name is visible to every program");
-        for name in [
-            "include/mangrove.h",
-            "include/mangrove_leveldb/leveldb/db.h",
-            "lib/libmangrove.a",
-            "lib/mangrove_leveldb/libleveldb.so.1d",
-            "lib/pkgconfig/mangrove.pc",
-            "share/bash-completion/completions/mangrove",
-            "share/doc/mangrove/copyright",
-            "share/fish/vendor_completions.d/mangrove.fish",
-            "share/man/man1/mangrove-map-put.1.gz",
-            "share/zsh/vendor-completions/_mangrove",
-        ] {
-            ensure!(self.root.join("usr").join(name).exists(), "/usr/{name} is not there");
-        }
-        Ok(())
+        all_there(self.root)
     }
 
     /// The names of all files, but for those that the system's own tools keep.

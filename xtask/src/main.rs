@@ -34,14 +34,14 @@ enum Chore {
     /// Crash simulator: every crash image the fault model allows, and planted bugs.
     Crash(crash::Args),
     /// Debian packages: build them, install them in an empty Debian, use and remove them. Needs root.
-    Debian,
+    Debian(debian::Args),
     /// Fuzz pool opening, log parsing, and operations with crashes against a reference map.
     Fuzz(fuzz::Args),
     /// Instructions per transaction, counted by single steps, against the golden table; `BLESS=1` renews it.
     Instructions,
     /// SIGKILL the real binary at random instants while it writes; reopen and verify.
     Kill9(kill9::Args),
-    /// Compile everything with the oldest Rust that the manifests name; its tests too if asked.
+    /// Compile every library and program with the oldest Rust that the manifests name; its tests too if asked.
     OldestRust(oldest_rust::Args),
     /// Pack every crate that is to be published, and compile the command from the packed crates alone.
     Packages(packages::Args),
@@ -71,7 +71,7 @@ fn main() -> anyhow::Result<()> {
     match Cli::parse().chore {
         Chore::Ci(args) => ci::run(args),
         Chore::Crash(args) => crash::run(args),
-        Chore::Debian => debian::run(),
+        Chore::Debian(args) => debian::run(&args),
         Chore::Fuzz(args) => fuzz::run(args),
         Chore::Instructions => instructions::run(),
         Chore::Kill9(args) => kill9::run(args),
