@@ -157,13 +157,17 @@ fn a_writer_that_lags_is_waited_for() {
     let page_out = || unsafe { region.page_out(mangrove_pool::Range { offset: 0, len: PIECE }) }.unwrap();
     assert!(!page_out(), "it waited for a writer that does not lag");
     (count..count + 3).for_each(piece);
+    let is_released = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            // However early this comes, the call below answers yes.
+            // However early this comes, the call below is right.
             std::thread::sleep(Duration::from_millis(200));
+            is_released.store(true, Ordering::SeqCst);
             go_on.send(()).unwrap();
         });
-        assert!(page_out(), "it did not wait");
+        // It may still give back less than all: the other lane's thread may be writing, and not lag.
+        page_out();
+        assert!(is_released.load(Ordering::SeqCst), "it did not wait");
     });
     pool.close().unwrap();
 }
