@@ -55,7 +55,7 @@ impl Batch {
     /// Applies what was collected, all of it or nothing, and begins anew.
     fn write(&self, py: Python<'_>) -> PyResult<()> {
         let batch = std::mem::take(&mut *locked(&self.collected));
-        self.map.write(py, move |map| map.write(batch))
+        self.map.write(py, (), move |map, ()| map.write(batch))
     }
 
     fn __enter__(this: Bound<'_, Self>) -> Bound<'_, Self> {

@@ -64,18 +64,18 @@ impl Map {
         if key.is_instance_of::<PySlice>() {
             return Err(PyTypeError::new_err("a slice of a map can be deleted, and not be set; use a batch"));
         }
-        let (key, value) = (bytes(key, "key")?, bytes(value, "value")?);
-        open_map(this).write(this.py(), move |map| map.put(&key, &value))
+        let record = (bytes(key, "key")?, bytes(value, "value")?);
+        open_map(this).write(this.py(), record, |map, (key, value)| map.put(key, value))
     }
 
     fn __delitem__(this: &Bound<'_, Self>, key: &Bound<'_, PyAny>) -> PyResult<()> {
         if let Some(bounds) = Bounds::of_slice(key)? {
             return open_map(this)
-                .write(this.py(), move |map| map.delete_range::<&[u8]>(bounds.ends()))
+                .write(this.py(), (), move |map, ()| map.delete_range::<&[u8]>(bounds.ends()))
                 .map(|_| ());
         }
         let wanted = bytes(key, "key")?;
-        if open_map(this).write(this.py(), move |map| map.delete(&wanted))? {
+        if open_map(this).write(this.py(), wanted, |map, wanted| map.delete(wanted))? {
             return Ok(());
         }
         Err(PyKeyError::new_err(key.clone().unbind()))
@@ -92,11 +92,11 @@ impl Map {
             key.map(|key| Ok(bytes(key, "key")?.to_vec())).transpose()
         };
         let bounds = Bounds { start: slice(start)?, stop: slice(stop)? };
-        open_map(this).write(this.py(), move |map| map.delete_range::<&[u8]>(bounds.ends()))
+        open_map(this).write(this.py(), (), move |map, ()| map.delete_range::<&[u8]>(bounds.ends()))
     }
 
     fn clear(this: &Bound<'_, Self>) -> PyResult<()> {
-        open_map(this).write(this.py(), |map| map.delete_range::<&[u8]>(..)).map(|_| ())
+        open_map(this).write(this.py(), (), |map, ()| map.delete_range::<&[u8]>(..)).map(|_| ())
     }
 
     #[pyo3(signature = (key, *default))]
@@ -112,9 +112,9 @@ impl Map {
             )));
         }
         let wanted = bytes(key, "key")?;
-        let popped = open_map(this).write(this.py(), move |map| {
-            while let Some(value) = map.get(&wanted)? {
-                if map.compare_and_set(&wanted, Some(&value), None)? {
+        let popped = open_map(this).write(this.py(), wanted, |map, wanted| {
+            while let Some(value) = map.get(wanted)? {
+                if map.compare_and_set(wanted, Some(&value), None)? {
                     return Ok(Some(value));
                 }
             }
@@ -133,13 +133,13 @@ impl Map {
         key: &Bound<'py, PyAny>,
         default: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let (wanted, value) = (bytes(key, "key")?, bytes(default, "value")?);
-        let found = open_map(this).write(this.py(), move |map| {
+        let record = (bytes(key, "key")?, bytes(default, "value")?);
+        let found = open_map(this).write(this.py(), record, |map, (wanted, value)| {
             loop {
-                if let Some(value) = map.get(&wanted)? {
+                if let Some(value) = map.get(wanted)? {
                     return Ok(Some(value));
                 }
-                if map.insert_new(&wanted, &value)? {
+                if map.insert_new(wanted, value)? {
                     return Ok(None);
                 }
             }
@@ -154,9 +154,10 @@ impl Map {
         old: &Bound<'_, PyAny>,
         new: &Bound<'_, PyAny>,
     ) -> PyResult<bool> {
-        let (key, old, new) =
-            (bytes(key, "key")?, optional_bytes(old, "value")?, optional_bytes(new, "value")?);
-        open_map(this).write(this.py(), move |map| map.compare_and_set(&key, old.as_deref(), new.as_deref()))
+        let change = (bytes(key, "key")?, optional_bytes(old, "value")?, optional_bytes(new, "value")?);
+        open_map(this).write(this.py(), change, |map, (key, old, new)| {
+            map.compare_and_set(key, old.as_deref(), new.as_deref())
+        })
     }
 
     /// Sets `key` to `value` and returns before it is durable.

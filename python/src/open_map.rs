@@ -5,7 +5,7 @@
 
 use crate::errors::{checked, exception};
 use crate::shutdown::detached;
-use crate::wait::{Stop, let_go, wait};
+use crate::wait::{Stop, let_go, wait, wait_with};
 use mangrove::Map;
 use mangrove_sys::ProcessMark;
 use pyo3::prelude::*;
@@ -113,17 +113,18 @@ impl OpenMap {
         self.undurable.load(Ordering::Relaxed) != 0
     }
 
-    /// Does a write that returns when it is durable.
-    pub(crate) fn write<T: Send + 'static>(
+    /// Does a write of Python's `objects` that returns when it is durable.
+    pub(crate) fn write<A: Send + Sync + 'static, T: Send + 'static>(
         self: &Arc<Self>,
         py: Python<'_>,
-        work: impl FnOnce(&Map) -> mangrove::Result<T> + Send + 'static,
+        objects: A,
+        work: impl FnOnce(&Map, &A) -> mangrove::Result<T> + Send + 'static,
     ) -> PyResult<T> {
         let (map, this) = (self.share(py)?, Arc::clone(self));
-        let result = wait(py, move |_| {
+        let result = wait_with(py, objects, move |objects, _| {
             this.undurable.fetch_add(1, Ordering::Relaxed);
             let _writing = Writing(&this.undurable);
-            let result = work(&map);
+            let result = work(&map, objects);
             drop(map);
             result
         })?;

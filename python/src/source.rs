@@ -4,7 +4,7 @@ use crate::arguments::Bounds;
 use crate::errors::{checked, exception};
 use crate::iterator::Walk;
 use crate::open_map::{Borrower, OpenMap, locked};
-use crate::wait::wait;
+use crate::wait::{wait, wait_with};
 use mangrove::Snapshot;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
@@ -71,10 +71,13 @@ impl Source {
         keys: Vec<PyBackedBytes>,
     ) -> PyResult<Vec<Option<Bound<'py, PyBytes>>>> {
         let values = match self {
-            Self::Now(open) => open.wait(py, move |map, _| map.get_many(&keys))?,
+            Self::Now(open) => {
+                let map = open.share(py)?;
+                checked(py, wait_with(py, keys, move |keys, _| map.get_many(keys))?)?
+            }
             Self::At(open, instant) => {
                 let instant = Self::instant(py, open, instant)?;
-                checked(py, wait(py, move |_| instant.get_many(&keys))?)?
+                checked(py, wait_with(py, keys, move |keys, _| instant.get_many(keys))?)?
             }
         };
         Ok(values.into_iter().map(|value| value.map(|value| PyBytes::new(py, &value))).collect())

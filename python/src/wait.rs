@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 use std::cell::Cell;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SendError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -42,22 +42,38 @@ pub(crate) fn wait<T: Send + 'static>(
     py: Python<'_>,
     work: impl FnOnce(&Stop) -> T + Send + 'static,
 ) -> PyResult<T> {
+    wait_with(py, (), move |(), stop| work(stop))
+}
+
+/// As `wait`, for work on Python's objects. Those are dropped with the lock: without it the drop would take a lock of
+/// PyO3's, which a fork at that moment would leave taken in the child for ever.
+pub(crate) fn wait_with<A: Send + Sync + 'static, T: Send + 'static>(
+    py: Python<'_>,
+    objects: A,
+    work: impl FnOnce(&A, &Stop) -> T + Send + 'static,
+) -> PyResult<T> {
     let stop = Stop::default();
     if !is_main_thread(py)? {
-        return Ok(detached(py, move || work(&stop)));
+        return Ok(detached(py, || work(&objects, &stop)));
     }
     let helper = helper();
     let (answer, answered) = channel();
     let stop_of_work = stop.clone();
     let job: Job = Box::new(move || {
+        let value = work(&objects, &stop_of_work);
         // Nobody listens after an interruption.
-        let _ = answer.send(work(&stop_of_work));
+        if let Err(SendError(unheard)) = answer.send((value, objects)) {
+            let mut unheard = Some(unheard);
+            Python::try_attach(|_| drop(unheard.take()));
+            // An interpreter that shuts down attaches no one, and takes all objects along.
+            std::mem::forget(unheard);
+        }
     });
     if helper.send(job).is_err() {
         return Err(PyRuntimeError::new_err("the thread that waits for the main thread has ended"));
     }
     match listen(py, answered, &stop)? {
-        Some(value) => {
+        Some((value, _objects)) => {
             *IDLE.lock().unwrap_or_else(PoisonError::into_inner) = Some((helper, ProcessMark::here()));
             Ok(value)
         }

@@ -66,6 +66,34 @@ class Fork(Case):
         m[b"a"] = b"after"
         self.assertEqual(m[b"a"], b"after")
 
+    def test_a_child_of_fork_is_told_so_also_beside_writers(self):
+        m = self.open()
+        done = threading.Event()
+
+        def write(name):
+            while not done.is_set():
+                m[name] = b"value"
+
+        writers = [threading.Thread(target=write, args=(b"%d" % number,)) for number in range(4)]
+        for writer in writers:
+            writer.start()
+        hung = 0
+        for _ in range(100):
+            child = os.fork()
+            if child == 0:
+                signal.alarm(10)
+                try:
+                    m[b"child"] = b"value"
+                except mangrove.Forked:
+                    os._exit(0)
+                os._exit(1)
+            _, status = os.waitpid(child, 0)
+            hung += status != 0
+        done.set()
+        for writer in writers:
+            writer.join()
+        self.assertEqual(hung, 0)
+
     def test_a_map_is_not_pickled(self):
         with self.assertRaises(TypeError):
             multiprocessing.reduction.ForkingPickler.dumps(self.open())
