@@ -529,15 +529,16 @@ typedef struct {
 //   another number of its own, best above 0, to abort.
 // It may run several times: whatever it does other than through `tx` happens in each run. All runs get the
 // same `arg`, so a body that returns a result through it sets that anew in each run.
-// However it is left, the transaction is undone and other threads continue: a C++ exception reaches the caller
-// of mangrove_transaction (from code compiled with -fexceptions, as C++ is); pthread_exit and a cancellation
-// end the thread; after a longjmp to outside of mangrove_transaction, the thread's next call on a heap undoes
-// the transaction, or the thread's end does; until then other threads may wait for it. Its `tx` has ended: an
-// access with it returns MANGROVE_ERR_TX_MISPLACED where the stack shows the jump, and changes nothing that
-// stays. One way is excluded: a longjmp or siglongjmp out of a signal handler, as POSIX excludes it where the
-// handler interrupts a function that is not async-signal-safe. No function of this library is. If the handler
-// has interrupted one, the thread can use no heap any more, and others may wait for it for ever; let the
-// handler set a flag that the body looks at.
+// However it is left, the transaction is undone and other threads continue: a C++ exception reaches the
+// caller of mangrove_transaction (from code compiled with -fexceptions, as C++ is); pthread_exit and a
+// cancellation, at a cancellation point of the body's own, end the thread; after a longjmp to outside of
+// mangrove_transaction, the thread's next call on a heap undoes the transaction, or the thread's end does;
+// until then other threads may wait for it. Its `tx` has ended: an access with it returns
+// MANGROVE_ERR_TX_MISPLACED where the stack shows the jump, and changes nothing that stays. One way is
+// excluded: a longjmp or siglongjmp out of a signal handler, as POSIX excludes it where the handler
+// interrupts a function that is not async-signal-safe. No function of this library is. If the handler has
+// interrupted one, the thread can use no heap any more, and others may wait for it for ever; let the handler
+// set a flag that the body looks at.
 // A body may run transactions on other heaps, which commit on their own: they stay if the outer one is undone,
 // and happen again if it runs again. All threads nest the heaps in one order: if one thread runs a transaction
 // on B inside one on A, and another one the other way round, both may wait for ever.
@@ -1305,6 +1306,7 @@ mangrove_status mangrove_tx_store(mangrove_tx *tx, uint64_t *at, uint64_t value)
 
 // Undoes the transaction and runs it again when something that it has read has changed. Returns
 // MANGROVE_TX_STOP, for the body to return: `return mangrove_tx_retry(tx);`
+// pthread_cancel does not end the wait: to end the thread, commit a change of what it has read.
 // Threads: the one that runs the body.
 mangrove_status mangrove_tx_retry(mangrove_tx *tx);
 

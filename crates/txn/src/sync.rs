@@ -59,6 +59,8 @@ const SPIN_ROUNDS: u32 = 100;
 const YIELD_ROUNDS: u32 = 300;
 
 /// The `round`-th pause of a wait for another thread: a delay, then the rest of the time slice, then a short sleep.
+/// (Not by nanosleep(3), where pthread_cancel may end the thread: C waits here inside a function that nothing may
+/// unwind.)
 #[inline]
 pub(crate) fn pause(round: u32) {
     if round < SPIN_ROUNDS {
@@ -66,7 +68,8 @@ pub(crate) fn pause(round: u32) {
     } else if round < YIELD_ROUNDS {
         std::thread::yield_now();
     } else {
-        std::thread::sleep(std::time::Duration::from_micros(50));
+        let no_event = EventCount::new();
+        no_event.wait_for(no_event.ticket(), std::time::Duration::from_micros(50));
     }
 }
 
@@ -130,4 +133,21 @@ accesses! {
     load_u16 store_u16 u16, std::sync::atomic::AtomicU16;
     load_u32 store_u32 u32, std::sync::atomic::AtomicU32;
     load_u64 store_u64 u64, std::sync::atomic::AtomicU64;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A wait inside an access of C: what pthread_cancel unwinds there would end the process.
+    #[test]
+    fn no_pause_is_a_cancellation_point() {
+        let thread = std::thread::spawn(|| {
+            // SAFETY: this thread, which lives; it ends by itself, because cancellation is off when it does.
+            assert_eq!(unsafe { libc::pthread_cancel(libc::pthread_self()) }, 0);
+            [0, SPIN_ROUNDS, YIELD_ROUNDS].into_iter().for_each(pause);
+            mangrove_sys::set_cancelable(false);
+        });
+        thread.join().unwrap();
+    }
 }

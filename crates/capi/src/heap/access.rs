@@ -91,6 +91,7 @@ pub unsafe extern "C" fn mangrove_tx_store(
 
 /// Undoes the transaction and runs it again when something that it has read has changed. Returns
 /// MANGROVE_TX_STOP, for the body to return: `return mangrove_tx_retry(tx);`
+/// pthread_cancel does not end the wait: to end the thread, commit a change of what it has read.
 /// Threads: the one that runs the body.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mangrove_tx_retry(tx: *mut mangrove_tx) -> mangrove_status {

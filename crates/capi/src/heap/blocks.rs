@@ -1,6 +1,6 @@
 //! Blocks of the heap, allocated and freed in transactions.
 
-use super::frame::{Access, End, mangrove_tx, with_tx};
+use super::frame::{Access, End, mangrove_tx, with_tx_uncancelled};
 use crate::status::mangrove_status::*;
 use crate::status::{Failure, mangrove_status};
 use mangrove_cabi::{out, put_out};
@@ -18,7 +18,7 @@ unsafe fn allocate(
 ) -> mangrove_status {
     // SAFETY: the header's contract for out-parameters. (Also where there is no transaction.)
     unsafe { put_out(at, std::ptr::null_mut()) };
-    with_tx(tx, |access| {
+    with_tx_uncancelled(tx, |access| {
         // SAFETY: the header's contract for out-parameters.
         let at = unsafe { out(at, std::ptr::null_mut(), "at") }?;
         let align = align.max(1);
@@ -68,7 +68,7 @@ pub unsafe extern "C" fn mangrove_tx_alloc_zeroed(
 /// Threads: the one that runs the body.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mangrove_tx_free(tx: *mut mangrove_tx, at: *mut c_void) -> mangrove_status {
-    with_tx(tx, |access| {
+    with_tx_uncancelled(tx, |access| {
         if !at.is_null() {
             access.tx().free_bytes(at.addr())?;
         }
@@ -87,7 +87,7 @@ pub unsafe extern "C" fn mangrove_tx_usable_bytes(
 ) -> mangrove_status {
     // SAFETY: the header's contract for out-parameters. (Also where there is no transaction.)
     unsafe { put_out(bytes, 0) };
-    with_tx(tx, |access| {
+    with_tx_uncancelled(tx, |access| {
         // SAFETY: the header's contract for out-parameters.
         let bytes = unsafe { out(bytes, 0, "bytes") }?;
         let Some(usable) = access.tx().usable_bytes(at.addr())? else { return Ok(MANGROVE_NOT_FOUND) };

@@ -13,7 +13,7 @@ use crate::status::mangrove_status::*;
 use crate::status::{Failure, guard, mangrove_status, remember};
 use mangrove::heap::{Heap, HeapResult, Stop, Tx, TxTicket};
 use mangrove_cabi::{BadArgument, stop_panics};
-use mangrove_sys::{ProcessMark, SecondStack};
+use mangrove_sys::{ProcessMark, SecondStack, set_cancelable};
 use std::cell::Cell;
 use std::ops::Range;
 use std::ptr::null_mut;
@@ -329,6 +329,17 @@ pub(super) fn with_tx(
         Err(panic) => Failure::new(MANGROVE_ERR_INTERNAL, panic).into(),
     };
     status_of(frame.end.insert(end))
+}
+
+/// As [`with_tx`], for what may grow the heap's file: a cancellation waits until it has ended.
+pub(super) fn with_tx_uncancelled(
+    tx: *const mangrove_tx,
+    access: impl FnOnce(&mut Access<'_>) -> Result<mangrove_status, End>,
+) -> mangrove_status {
+    let was_cancelable = set_cancelable(false);
+    let status = with_tx(tx, access);
+    set_cancelable(was_cancelable);
+    status
 }
 
 #[cold]
