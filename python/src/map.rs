@@ -10,7 +10,7 @@ use mangrove::{Create, Durability, MapOptions};
 use pyo3::PyClassInitializer;
 use pyo3::exceptions::{PyKeyError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PySlice, PyString, PyTuple};
+use pyo3::types::{PyBool, PyBytes, PySlice, PyString, PyTuple};
 use std::sync::Arc;
 
 /// A durable ordered map from bytes to bytes.
@@ -227,6 +227,9 @@ fn durability_of(durability: Option<&Bound<'_, PyAny>>) -> PyResult<Durability> 
     let Some(durability) = durability else { return Ok(Durability::Sync) };
     if durability.is_instance_of::<PyString>() {
         return if durability.eq("sync")? { Ok(Durability::Sync) } else { Err(wrong()) };
+    }
+    if durability.is_instance_of::<PyBool>() {
+        return Err(wrong());
     }
     match durability.extract::<u32>() {
         Ok(milliseconds @ 1..=60_000) => Ok(Durability::interval_ms(milliseconds)),

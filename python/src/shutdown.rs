@@ -16,6 +16,10 @@ static ENDS: AtomicBool = AtomicBool::new(false);
 static RETURNING: AtomicU64 = AtomicU64::new(0);
 /// How long the hook waits for them. (A child of fork counts threads of its parent.)
 const RETURN_MAX: Duration = Duration::from_millis(500);
+/// Helpers that undo what an interrupted call had begun.
+pub(crate) static UNDOING: AtomicU64 = AtomicU64::new(0);
+/// How long the hook waits for them, at most: they remove files.
+const UNDO_MAX: Duration = Duration::from_secs(20);
 
 thread_local! {
     /// Whether this thread shuts the interpreter down.
@@ -46,9 +50,11 @@ fn interpreter_ends(py: Python<'_>) {
     SHUTS_DOWN.set(true);
     ENDS.store(true, Ordering::SeqCst);
     py.detach(|| {
-        let end = Instant::now() + RETURN_MAX;
-        while RETURNING.load(Ordering::SeqCst) > 0 && Instant::now() < end {
-            std::thread::sleep(Duration::from_micros(100));
+        for (count, max) in [(&UNDOING, UNDO_MAX), (&RETURNING, RETURN_MAX)] {
+            let end = Instant::now() + max;
+            while count.load(Ordering::SeqCst) > 0 && Instant::now() < end {
+                std::thread::sleep(Duration::from_micros(100));
+            }
         }
     });
 }

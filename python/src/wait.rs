@@ -2,9 +2,10 @@
 //!
 //! Python runs signal handlers on its main thread only, between byte codes. So the main thread has a helper do what
 //! may wait, and looks for signals while it waits for the helper. When a handler raises, the call raises; what the
-//! helper has begun it finishes, unless it looks at [`Stop`]. All other threads wait by themselves.
+//! helper has begun it finishes, unless it looks at [`Stop`]: then it undoes it, also while the interpreter ends. All
+//! other threads wait by themselves.
 
-use crate::shutdown::detached;
+use crate::shutdown::{UNDOING, detached};
 use mangrove_sys::ProcessMark;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
@@ -22,13 +23,44 @@ const GRACE: Duration = Duration::from_millis(40);
 
 /// Whether the caller has given up.
 #[derive(Clone, Default)]
-pub(crate) struct Stop(Arc<AtomicBool>);
+pub(crate) struct Stop(Arc<State>);
+
+#[derive(Default)]
+struct State {
+    given_up: AtomicBool,
+    /// The work looks: it will stop, and undo what it has done.
+    looks: AtomicBool,
+    /// It has ended, or its end is waited for when the interpreter ends: whichever comes first.
+    is_settled: AtomicBool,
+}
 
 impl Stop {
     /// `Break` when the caller has given up.
     pub(crate) fn look(&self) -> ControlFlow<()> {
-        // Relaxed: the flag alone counts.
-        if self.0.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        // Relaxed: the flags alone count.
+        self.0.looks.store(true, Ordering::Relaxed);
+        if self.0.given_up.load(Ordering::Relaxed) {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
+    }
+
+    /// The caller goes on without what still undoes its work; the interpreter will not end before.
+    fn leave(&self) {
+        if self.0.looks.load(Ordering::Relaxed) {
+            UNDOING.fetch_add(1, Ordering::SeqCst);
+            if self.0.is_settled.swap(true, Ordering::SeqCst) {
+                UNDOING.fetch_sub(1, Ordering::SeqCst);
+            }
+        }
+    }
+
+    /// The work has ended.
+    fn end(&self) {
+        if self.0.is_settled.swap(true, Ordering::SeqCst) {
+            UNDOING.fetch_sub(1, Ordering::SeqCst);
+        }
     }
 }
 
@@ -61,6 +93,7 @@ pub(crate) fn wait_with<A: Send + Sync + 'static, T: Send + 'static>(
     let stop_of_work = stop.clone();
     let job: Job = Box::new(move || {
         let value = work(&objects, &stop_of_work);
+        stop_of_work.end();
         // Nobody listens after an interruption.
         if let Err(SendError(unheard)) = answer.send((value, objects)) {
             let mut unheard = Some(unheard);
@@ -92,8 +125,10 @@ fn listen<T: Send>(py: Python<'_>, mut answered: Receiver<T>, stop: &Stop) -> Py
             Err(RecvTimeoutError::Timeout) => {}
         }
         if let Err(raised) = py.check_signals() {
-            stop.0.store(true, Ordering::Relaxed);
-            let _ = detached(py, move || answered.recv_timeout(GRACE).is_ok());
+            stop.0.given_up.store(true, Ordering::Relaxed);
+            if !detached(py, move || answered.recv_timeout(GRACE).is_ok()) {
+                stop.leave();
+            }
             return Err(raised);
         }
     }

@@ -346,7 +346,7 @@ class BadInput(Case):
         self.assertIsInstance(caught.exception, FileNotFoundError)
         self.assertEqual(os.fspath(caught.exception.path), self.pool)
         self.assertFalse(os.path.exists(self.pool))
-        for options in ({"durability": 0}, {"durability": "never"}, {"durability": 60_001}, {"create": "old"}):
+        for options in ({"durability": 0}, {"durability": "never"}, {"durability": 60_001}, {"durability": True}, {"create": "old"}):
             with self.assertRaises(ValueError):
                 mangrove.Map(self.pool, **options)
         m = self.open(create="new")

@@ -287,6 +287,9 @@ class Interrupted(Case):
             """,
             delay=0.3,
         )
+        # The process has ended, and had removed what it had not finished.
+        left = [name for name in os.listdir(os.path.dirname(self.pool)) if ".mangrove-" in name]
+        self.assertEqual(left, [])
 
     def test_a_wait_of_another_kind(self):
         # A signal handler that raises nothing interrupts nothing.
