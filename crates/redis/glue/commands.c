@@ -117,6 +117,11 @@ void __real_waitaofCommand(client *c);
 static void run_waitaof(void *c) { __real_waitaofCommand(c); }
 void __wrap_waitaofCommand(client *c) { with_local_acknowledged(run_waitaof, c); }
 
+/* What WAITAOF 1 1 gets when the time for its replica is over. */
+void __real_unblockClientOnTimeout(client *c);
+static void time_out(void *c) { __real_unblockClientOnTimeout(c); }
+void __wrap_unblockClientOnTimeout(client *c) { with_local_acknowledged(time_out, c); }
+
 void __real_processClientsWaitingReplicas(void);
 static void process_waiting(void *unused) {
     UNUSED(unused);

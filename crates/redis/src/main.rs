@@ -21,7 +21,7 @@ const HELP: &str = "\
 Valkey whose every acknowledged write survives SIGKILL and power cuts
 
 Usage: mangrove redis [VALKEY.CONF] [OPTIONS] [--DIRECTIVE VALUE..]
-       mangrove redis stat DIR                     what the server on DIR says of itself
+       mangrove redis stat [--builds DIR] DIR      what the server on DIR says of itself
        mangrove redis update [VALKEY.CONF] --dir DIR
                                                    brings the state in DIR to the newest build
 

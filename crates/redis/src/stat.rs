@@ -10,8 +10,15 @@ use std::path::Path;
 use std::process::Command;
 
 pub(crate) fn run(arguments: &[String]) -> Result<()> {
-    let [dir] = arguments else {
-        return Err(Usage("stat takes one argument, the directory of the state".to_owned()).into());
+    let (dir, builds) = match arguments {
+        [dir] => (dir, None),
+        [option, builds, dir] | [dir, option, builds] if option == "--builds" => {
+            (dir, Some(Path::new(builds)))
+        }
+        _ => {
+            let what = "stat takes the directory of the state, and --builds DIR as the server does";
+            return Err(Usage(what.to_owned()).into());
+        }
     };
     let dir = Path::new(dir);
     let file = dir.join(address::FILE);
@@ -21,7 +28,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
     let value = |name: &str| {
         text.lines().find_map(|line| line.strip_prefix(name).and_then(|rest| rest.strip_prefix(' ')))
     };
-    let cli = choose(&Builds::find(None)?, dir)?.build.cli();
+    let cli = choose(&Builds::find(builds)?, dir)?.build.cli();
     let mut ask = Command::new(&cli);
     match (value("unixsocket"), value("port")) {
         (Some(socket), _) => ask.args(["-s", socket]).current_dir(dir),

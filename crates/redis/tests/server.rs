@@ -183,6 +183,22 @@ fn a_round_in_which_nothing_is_to_be_expired_makes_no_batch() {
 
 /// Keys are looked up ahead of their commands: of keys of any length, of keys that are not there or come meanwhile,
 /// and where a command has no key or is not whole yet.
+/// Also where the time for a replica that is not there runs out.
+#[test]
+fn waitaof_counts_the_server_itself() {
+    if !is_built() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::serving(dir.path(), &[]);
+    let mut stream = UnixStream::connect(dir.path().join("s")).unwrap();
+    stream.write_all(b"SET key value\r\nWAITAOF 1 0 100\r\nWAITAOF 1 1 100\r\n").unwrap();
+    let expected = b"+OK\r\n*2\r\n:1\r\n:0\r\n*2\r\n:1\r\n:0\r\n";
+    let mut found = vec![0; expected.len()];
+    stream.read_exact(&mut found).unwrap();
+    assert!(found == expected, "{}", String::from_utf8_lossy(&found));
+}
+
 #[test]
 fn a_pipeline_is_answered_as_its_commands_one_by_one_are() {
     if !is_built() {
