@@ -1186,7 +1186,8 @@ mangrove_status mangrove_heap_options_set_protocol(mangrove_heap_options *option
 // memory. It is mapped copy on write, whatever mangrove_heap_options_set_copy_on_write says. A thread writes
 // changed pages to the file and gives the memory of some back while no transaction runs, a pause of
 // milliseconds; what running transactions write may exceed the limit for that long. Only transactions store to
-// such a heap, also after mangrove_tx_privatise. Default: no limit. A property of this opening.
+// such a heap, also after mangrove_tx_privatise. What the library needs besides, above all memory
+// for the redo log (up to its bytes), comes on top. Default: no limit. A property of this opening.
 mangrove_status mangrove_heap_options_set_memory_max(mangrove_heap_options *options,
                                                      uint64_t bytes);
 
@@ -1292,7 +1293,8 @@ mangrove_status mangrove_tx_read(mangrove_tx *tx,
 
 // Copies `len` bytes from the caller's memory at `from` into the heap, from `at` on. Others see them when
 // the transaction has committed; bytes beside them are not stored to. Any alignment. Time: in proportion
-// to `len`. Threads: the one that runs the body.
+// to `len`. Write to blocks that you have allocated: the heap's own words lie between them, and a write to those
+// damages the heap. Threads: the one that runs the body.
 mangrove_status mangrove_tx_write(mangrove_tx *tx,
                                   void *at,
                                   const void *from,
