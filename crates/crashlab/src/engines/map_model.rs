@@ -137,7 +137,9 @@ impl MapModel {
                 }
             }
             MapOp::Batch(ops, _) => {
-                for (key, value) in ops {
+                // Of several operations on one key the last one counts: the others change nothing that a reader sees.
+                let last: BTreeMap<_, _> = ops.iter().map(|(key, value)| (key, value)).collect();
+                for (key, value) in last {
                     self.set(index, key, value.as_ref());
                 }
             }
