@@ -8,6 +8,7 @@ use crate::format::layout::{
     ROOT_HIGH_WATER, ROOT_MAGIC, ROOT_SEGMENT_COUNT, ROOT_VERSION, SEGMENT_SHIFT_MAX, SEGMENT_SHIFT_MIN, Tag,
     seal,
 };
+use crate::format::leaf::{INLINE_BYTES_MAX, SLOT_BYTES_MAX, value_at};
 use crate::format::space::{LeafKeys, MapSpace};
 use crate::index::{ENTRY_COUNT, Index, entry_of};
 use crate::snapshot::pre_images::SnapshotRegistry;
@@ -38,6 +39,8 @@ pub struct Hart {
     pub(crate) last_removals: AtomicU64,
     /// Redo lists of more entries than this have the removals in the headers of chunks.
     pub(crate) list_entries_max: usize,
+    /// Records of up to so many bytes may have their value behind the key.
+    slot_bytes_max: usize,
     /// A batch holds it shared while its blocks are in no leaf and in no redo list. Taken before the gate.
     pub(crate) preparing: RwLock<()>,
     /// Held by the one compaction that runs.
@@ -133,6 +136,7 @@ impl Hart {
                 .then(|| (0..ENTRY_COUNT).map(|_| RwLock::new(())).collect()),
             last_removals: AtomicU64::new(0),
             list_entries_max: options.list_entries_max,
+            slot_bytes_max: options.slot_bytes_max.min(SLOT_BYTES_MAX),
             preparing: RwLock::new(()),
             compacting: Mutex::new(()),
             write_flags: AtomicU8::new(flags),
@@ -144,6 +148,12 @@ impl Hart {
     #[must_use]
     pub fn region(&self) -> &Region {
         &self.space.region
+    }
+
+    /// True if a value of this length lies behind its key, rather than in the leaf's word or in a block.
+    #[inline]
+    pub(crate) fn fits_slot(&self, key_len: usize, value_len: usize) -> bool {
+        value_len > INLINE_BYTES_MAX && value_at(key_len) + value_len <= self.slot_bytes_max
     }
 
     /// Records in the map. On a medium with a log this returns when what it counted is durable.

@@ -1,5 +1,6 @@
 //! How a map is created and recovered.
 
+use crate::format::leaf::SLOT_BYTES_MAX;
 use std::path::PathBuf;
 
 /// How writers of one tree exclude each other.
@@ -56,6 +57,9 @@ pub struct Options {
     /// A batch whose redo list would have more entries than this marks the records that it removes in the headers of
     /// their chunks, which takes no space. 159 fill the page that every map has for a list.
     pub list_entries_max: usize,
+    /// A value of more than 8 bytes lies behind its key, in the same slot, if the record then has at most so many
+    /// bytes; a longer one has a block of its own. 512 at most; 0: as before format version 5.
+    pub slot_bytes_max: usize,
     /// Bytes of DRAM that the pre-images of all snapshots together may take before snapshots expire.
     pub snapshot_bytes_max: u64,
 }
@@ -75,6 +79,7 @@ impl Default for Options {
             salvage: false,
             salvage_bytes: 0,
             list_entries_max: 159,
+            slot_bytes_max: SLOT_BYTES_MAX,
             snapshot_bytes_max: 1 << 30,
         }
     }

@@ -123,7 +123,7 @@ const HEADER_BYTES: usize = 32;
 fn a_new_segment_is_fenced_before_it_is_shared() {
     // In another tree, so that the index's lock is free; of the same class, so that both use the segment.
     let other = b"other key";
-    for value in [&b"inline"[..], &[b'v'; 100]] {
+    for value in [&b"inline"[..], &[b'v'; 600]] {
         let (kept, fences) = race(u64::MAX, value, LEAF_BYTES, other);
         assert!(kept, "an acknowledged record is gone");
         // Growth (two), chunk headers, and the free slots of a chunk together with the entry of a segment of leaves;

@@ -42,9 +42,9 @@ fn region_of(words: &[u64]) -> (Region, std::sync::Arc<Counting>) {
 }
 
 /// A map with leaves of every class, values in blocks, an extent, and free slots and segments: its records, its words.
-fn specimen(records: u32) -> (Model, Vec<u64>) {
+fn specimen(records: u32, options: &Options) -> (Model, Vec<u64>) {
     let (region, _) = Counting::region(BYTES, false);
-    let hart = Hart::create(region.clone(), &options()).unwrap();
+    let hart = Hart::create(region.clone(), options).unwrap();
     let mut model = Model::new();
     let mut put = |key: Vec<u8>, len: usize| {
         let value = vec![len as u8; len];
@@ -98,7 +98,7 @@ fn is_refused(model: &Model, words: &[u64], blank: Range<usize>) -> bool {
 
 #[test]
 fn a_blank_block_or_word_never_means_free() {
-    let (model, words) = specimen(200);
+    let (model, words) = specimen(200, &options());
     let used = |range: &Range<usize>| words[range.clone()].iter().any(|&word| word != 0);
     for (block_words, least) in [(512, 20), (64, 100), (8, 400)] {
         let blocks = (0..words.len()).step_by(block_words).map(|at| at..at + block_words).filter(used);
@@ -112,7 +112,7 @@ fn a_blank_block_or_word_never_means_free() {
 
 #[test]
 fn a_free_slot_or_segment_that_is_blank_is_damage() {
-    let (model, words) = specimen(200);
+    let (model, words) = specimen(200, &options());
     let free: Vec<usize> = (0..words.len()).filter(|&at| words[at] == FREE_SLOT).collect();
     assert!(free.len() > 100, "{} free slots", free.len());
     for &at in free.iter().step_by(7) {
@@ -127,7 +127,7 @@ fn a_free_slot_or_segment_that_is_blank_is_damage() {
 
 /// Makes the words those that version 1 would have.
 fn downgrade(words: &mut [u64]) {
-    assert_eq!(words[1], u64::from(SHIFT) << 32 | 4);
+    assert_eq!(words[1], u64::from(SHIFT) << 32 | 5);
     let segments = (words[8] >> 24) as usize;
     let data_start = words[3] as usize / 8;
     let segment_bytes = 1_usize << SHIFT;
@@ -171,7 +171,7 @@ fn root_crc(words: &[u64]) -> u64 {
 
 #[test]
 fn a_map_of_version_1_opens_and_is_upgraded_when_it_is_opened_for_writing() {
-    let (model, newest) = specimen(60);
+    let (model, newest) = specimen(60, &Options { slot_bytes_max: 0, ..options() });
     let mut words = newest.clone();
     downgrade(&mut words);
     let read_only = Options { read_only: true, ..options() };
@@ -189,7 +189,7 @@ fn a_map_of_version_1_opens_and_is_upgraded_when_it_is_opened_for_writing() {
     assert!(hart.check().unwrap().is_sound());
     drop(hart);
     let upgraded = words_of(&region);
-    assert_eq!(upgraded[1] as u32, 4);
+    assert_eq!(upgraded[1] as u32, 5);
     assert!(is_refused(&model, &upgraded, meta..meta + 1), "a free slot has its mark now");
     let entry = (512..512 + (upgraded[8] >> 24) as usize).find(|&at| words[at] == 0).expect("a free segment");
     assert!(is_refused(&model, &upgraded, entry..entry + 1), "and so has a free segment");
@@ -201,7 +201,7 @@ fn a_map_of_version_1_opens_and_is_upgraded_when_it_is_opened_for_writing() {
         let (hart, found) = recovered(image, &options()).expect("an upgrade that a crash interrupted");
         assert!(found == model);
         assert!(hart.check().unwrap().is_sound());
-        assert_eq!(words_of(hart.region())[1] as u32, 4);
+        assert_eq!(words_of(hart.region())[1] as u32, 5);
         let (_, found) = recovered(image, &read_only).expect("read-only, too");
         assert!(found == model);
     }

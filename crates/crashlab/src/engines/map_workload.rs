@@ -5,9 +5,10 @@ use crate::rng::Rng;
 use mangrove_hart::WriteMode::{self, Buffered, Durable};
 
 /// The scenarios, by name.
-pub const SCENARIOS: [&str; 13] = [
+pub const SCENARIOS: [&str; 14] = [
     "insert and update in place",
     "update across classes",
+    "update in another slot",
     "delete and insert again",
     "batch",
     "range delete",
@@ -40,6 +41,7 @@ struct Writer<'a> {
 const INLINE: &[u64] = &[0, 1, 7, 8];
 const SMALL: &[u64] = &[0, 3, 8, 9, 20, 40];
 const CLASSES: &[u64] = &[0, 8, 9, 24, 60, 100, 200, 300, 700, 1100];
+const SLOTS: &[u64] = &[9, 30, 100, 101, 300, 440];
 const EXTENTS: &[u64] = &[8, 3000, 4096, 5000, 9000];
 
 impl Writer<'_> {
@@ -78,10 +80,15 @@ impl Writer<'_> {
 
     /// Puts two keys of one class, one inside the other: one allocates the space that the other uses.
     fn during(&mut self, n: u64) {
-        // Small leaves share a segment; now and then a length of values is the first of its class.
-        let key = |who: u64| -> Bytes { format!("{:02}{who}", (n / 2 + who) % 14).into_bytes().into() };
+        // Small leaves share a segment, and so do small blocks, which only values of long keys have; now and then a
+        // length is the first of its class.
+        let step = n as usize * 7 % 40;
+        let (rest, len) = if self.rng.one_in(2) { (0, 9 + 16 * step) } else { (500, 9 + 16 * (step % 4)) };
+        let key = |who: u64| -> Bytes {
+            let start = format!("{:02}{who}", (n / 2 + who) % 14);
+            [start.into_bytes(), vec![b'd'; rest]].concat().into()
+        };
         let (outer, inner) = (key(0), key(1));
-        let len = 9 + 16 * (n as usize * 7 % 40);
         let (outer_value, inner_value) = (self.rng.bytes(len).into(), self.rng.bytes(len).into());
         let at = self.rng.below(14) as u32;
         self.push(MapOp::During((outer, Some(outer_value)), at, (inner, inner_value)));
@@ -194,6 +201,7 @@ pub(crate) fn workload(scenario: &str, rng: &mut Rng, interval: bool) -> Vec<Map
             w.keys = 6;
             (0..50).for_each(|_| w.put());
         }
+        "update in another slot" => another_slot(&mut w),
         "delete and insert again" => {
             w.keys = 12;
             for _ in 0..70 {
@@ -257,6 +265,23 @@ pub(crate) fn workload(scenario: &str, rng: &mut Rng, interval: bool) -> Vec<Map
         }
     }
     if interval { add_syncs(w.ops, w.rng) } else { w.ops }
+}
+
+/// Writes a few records again and again, alone and in batches, mostly with values that lie behind their keys. A crash
+/// finds the old leaf, both, or the new one; the slots go round, so a leaf that was not removed durably, or that was
+/// removed too early, shows.
+fn another_slot(w: &mut Writer<'_>) {
+    w.keys = 1 + w.rng.below(5);
+    for _ in 0..60 {
+        w.lengths = [SLOTS, SLOTS, SLOTS, CLASSES][w.rng.below(4) as usize];
+        match w.rng.below(12) {
+            0 => w.delete(),
+            1 => w.compare(),
+            2 => w.batch(3),
+            3 => w.insert_new(),
+            _ => w.put(),
+        }
+    }
 }
 
 /// Fills a part of a small map, or most of it, then opens the map in a larger region and continues there. That moves
@@ -442,6 +467,14 @@ pub(crate) fn follow_up(rng: &mut Rng, recovered: &MapModel) -> Vec<MapOp> {
         Writer { rng, model: recovered.clone(), ops: Vec::new(), mode: Durable, keys: 30, lengths: SMALL };
     // A recovery must have found the free space: use it, for any class.
     w.lengths = [SMALL, SMALL, CLASSES, EXTENTS][w.rng.below(4) as usize];
+    if w.rng.one_in(4)
+        && let Some(key) = w.present()
+    {
+        // What the recovery wrote must be durable before another thread relies on it.
+        let (outer, inner) = (b"while it waits".to_vec().into(), w.rng.bytes(100).into());
+        let (at, value) = (w.rng.below(2) as u32, w.rng.bytes(4).into());
+        w.push(MapOp::During((outer, Some(value)), at, (key, inner)));
+    }
     for _ in 0..3 {
         match w.rng.below(8) {
             0..=1 => w.update(),

@@ -145,11 +145,11 @@ impl SlabAllocator {
         &self.space
     }
 
-    /// Allocates a slot for a leaf with a key of `key_len` bytes. For a thread's lane its bit is set and its meta
+    /// Allocates a slot for a leaf of so many bytes. For a thread's lane its bit is set and its meta
     /// word durably that of a free slot; the holder of the exclusive permit must look at the bit.
     #[inline]
-    pub(crate) fn alloc_leaf(&self, lane: &LaneToken<'_>, key_len: usize) -> Result<SlotOffset> {
-        self.alloc(lane, self.classes.of_key(key_len))
+    pub(crate) fn alloc_leaf(&self, lane: &LaneToken<'_>, bytes: usize) -> Result<SlotOffset> {
+        self.alloc(lane, self.classes.of_leaf(bytes))
     }
 
     /// Allocates a block for a value of `len` bytes. The directory entry of an extent is flushed, not fenced.

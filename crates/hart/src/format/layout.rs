@@ -8,7 +8,7 @@ use mangrove_pool::crc32c;
 /// "MGRVMAP\0": the first word of a region that holds a map.
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"MGRVMAP\0");
 /// Version of everything in this file.
-pub(crate) const FORMAT_VERSION: u32 = 4;
+pub(crate) const FORMAT_VERSION: u32 = 5;
 /// Since this version the directory may lie in segments.
 pub(crate) const VERSION_OF_MOVES: u32 = 4;
 /// Since this version a chunk's header has removal words, which are zero in a fresh chunk.
@@ -382,6 +382,7 @@ mod tests {
             format!("`{:#018x}`", crate::format::leaf::Meta::FREE.0),
             format!("entries of {REDO_ENTRY_BYTES} bytes"),
             format!("leaf classes are {:?}", crate::format::size_class::LEAF_BYTES),
+            format!("{:?} bytes a slot, numbered from 128", crate::format::size_class::ADDED_LEAF_BYTES),
         ] {
             assert!(text.contains(&wanted), "docs/format/map.md does not say: {wanted}");
         }

@@ -11,13 +11,25 @@
 //! Invariant: the previous word never verifies as B unless it equals the present word ([`Meta::updated`] picks the
 //! salt so). A plain CRC would not suffice: it is linear, so salted CRCs of two words would collide for every salt or
 //! for none. Therefore the salt changes the word by a multiplication.
+//!
+//! A value that lies behind the key ([`KIND_SLOT`]) never replaces another one in its slot: an update writes the record
+//! to another slot, and then marks the old one as free. In between there are two leaves of one key. Such a leaf needs
+//! no A; the bits count how often the record was written to a new slot, its *generation*, and the leaf of the next
+//! generation is the one that counts ([`Meta::succeeds`]).
 
+use crate::format::layout::LEAF_KEY;
 use mangrove_pool::crc32c;
 
 /// The leaf's word holds values of up to this many bytes.
 pub(crate) const INLINE_BYTES_MAX: usize = 8;
 /// The word is the offset of a value block.
 pub(crate) const KIND_BLOCK: u8 = 9;
+/// The value lies behind the key; the word is its length and checksum.
+pub(crate) const KIND_SLOT: u8 = 10;
+/// The most bytes of a slot with a value behind the key.
+pub(crate) const SLOT_BYTES_MAX: usize = 512;
+/// The most bytes of such a value.
+pub(crate) const SLOT_VALUE_BYTES_MAX: usize = SLOT_BYTES_MAX - LEAF_KEY as usize;
 /// No value: stands for A in a leaf that was never updated.
 const KIND_NONE: u8 = 15;
 
@@ -25,6 +37,10 @@ const KEY_LEN_BITS: u32 = 11;
 const SALT_SHIFT: u32 = 11;
 const A_KIND_SHIFT: u32 = 12;
 const A_CRC_SHIFT: u32 = 16;
+/// The generation stands in place of A.
+const GENERATION_SHIFT: u32 = A_KIND_SHIFT;
+const GENERATION_BITS: u32 = B_KIND_SHIFT - A_KIND_SHIFT;
+const GENERATION_MASK: u64 = (1 << GENERATION_BITS) - 1;
 const B_KIND_SHIFT: u32 = 38;
 const B_CRC_SHIFT: u32 = 42;
 const CRC_BITS: u32 = 22;
@@ -38,7 +54,8 @@ const _: () = assert!(crate::KEY_BYTES_MAX < 1 << KEY_LEN_BITS);
 /// A value in the form of the leaf's word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Value {
-    /// 0 to 8: that many bytes inline; [`KIND_BLOCK`]: the word is a block's offset.
+    /// 0 to 8: that many bytes inline; [`KIND_BLOCK`]: the word is a block's offset; [`KIND_SLOT`]: it is length and
+    /// checksum of the bytes behind the key.
     pub(crate) kind: u8,
     /// The leaf's word.
     pub(crate) word: u64,
@@ -57,11 +74,45 @@ impl Value {
         Self { kind: KIND_BLOCK, word: offset }
     }
 
+    /// A value behind the key, with this checksum of its length and bytes.
+    #[inline]
+    pub(crate) fn in_slot(len: usize, crc: u32) -> Self {
+        Self { kind: KIND_SLOT, word: len as u64 | u64::from(crc) << 32 }
+    }
+
+    /// True of a value behind the key.
+    #[inline]
+    pub(crate) fn is_in_slot(self) -> bool {
+        self.kind == KIND_SLOT
+    }
+
+    /// Bytes of a leaf with a key of `key_len` bytes and this value.
+    #[inline]
+    pub(crate) fn leaf_bytes(self, key_len: usize) -> usize {
+        if self.is_in_slot() {
+            value_at(key_len) + slot_value_len(self.word)
+        } else {
+            LEAF_KEY as usize + key_len
+        }
+    }
+
     /// The offset of the value's block, if it has one.
     #[inline]
     pub(crate) fn block_offset(self) -> Option<u64> {
         (self.kind == KIND_BLOCK).then_some(self.word)
     }
+}
+
+/// Where in its slot a value begins that lies behind a key of `key_len` bytes.
+#[inline]
+pub(crate) fn value_at(key_len: usize) -> usize {
+    LEAF_KEY as usize + key_len.next_multiple_of(8)
+}
+
+/// The length in the word of a value behind the key.
+#[inline]
+pub(crate) fn slot_value_len(word: u64) -> usize {
+    (word & 0xffff_ffff) as usize
 }
 
 /// The word of a value of at most 8 bytes.
@@ -85,11 +136,11 @@ pub(crate) fn key_crc(key: &[u8]) -> u32 {
 }
 
 #[inline]
-fn leaf_crc(key_crc: u32, key_len: u64, salt: u64, value: Value) -> u64 {
+fn leaf_crc(key_crc: u32, key_len: u64, salt: u64, generation: u64, value: Value) -> u64 {
     // Odd, so that the multiplication is a bijection: no two words become the same.
     const SALTED: u64 = 0x9e37_79b9_7f4a_7c15;
     let word = if salt == 0 { value.word } else { value.word.wrapping_mul(SALTED) };
-    let head = key_len | salt << 16 | u64::from(value.kind) << 24;
+    let head = key_len | salt << 16 | u64::from(value.kind) << 24 | generation << 32;
     let mut bytes = [0; 16];
     bytes[..8].copy_from_slice(&head.to_le_bytes());
     bytes[8..].copy_from_slice(&word.to_le_bytes());
@@ -105,7 +156,30 @@ impl Meta {
     #[inline]
     pub(crate) fn new(key_len: usize, key_crc: u32, value: Value) -> Self {
         let len = key_len as u64;
-        Self::pack(len, 0, u64::from(KIND_NONE), 0, value.kind, leaf_crc(key_crc, len, 0, value))
+        Self::pack(len, 0, u64::from(KIND_NONE), 0, value.kind, leaf_crc(key_crc, len, 0, 0, value))
+    }
+
+    /// The meta word of a fresh leaf with a value behind the key.
+    #[inline]
+    pub(crate) fn in_slot(key_len: usize, key_crc: u32, generation: u64, value: Value) -> Self {
+        let len = key_len as u64;
+        Self::pack_slot(len, 0, generation, leaf_crc(key_crc, len, 0, generation, value))
+    }
+
+    /// The meta word of a fresh leaf, which replaces one with the meta word `before`, if there is one.
+    #[inline]
+    pub(crate) fn fresh(key_len: usize, key_crc: u32, before: Option<Self>, value: Value) -> Self {
+        if value.is_in_slot() {
+            Self::in_slot(key_len, key_crc, before.map_or(0, Self::next_generation), value)
+        } else {
+            Self::new(key_len, key_crc, value)
+        }
+    }
+
+    #[inline]
+    fn pack_slot(key_len: u64, salt: u64, generation: u64, b_crc: u64) -> Self {
+        let b = u64::from(KIND_SLOT) << B_KIND_SHIFT | b_crc << B_CRC_SHIFT;
+        Self(key_len | salt << SALT_SHIFT | generation << GENERATION_SHIFT | b)
     }
 
     #[inline]
@@ -132,24 +206,45 @@ impl Meta {
         (self.0 >> B_KIND_SHIFT & 0xf) as u8
     }
 
+    /// The generation of a leaf with a value behind the key; 0 of others.
+    #[inline]
+    fn generation(self) -> u64 {
+        if self.kind() == KIND_SLOT { self.0 >> GENERATION_SHIFT & GENERATION_MASK } else { 0 }
+    }
+
+    /// The generation of a leaf that replaces this one.
+    #[inline]
+    fn next_generation(self) -> u64 {
+        if self.kind() == KIND_SLOT { (self.generation() + 1) & GENERATION_MASK } else { 0 }
+    }
+
+    /// True if an update that a crash stopped wrote this leaf to replace `other`, of the same key. Other values than
+    /// those behind the key replace what is there in its slot, so a leaf never replaces another by one of them.
+    pub(crate) fn succeeds(self, other: Self) -> bool {
+        let follows = other.kind() != KIND_SLOT || self.generation() == other.next_generation();
+        self.kind() == KIND_SLOT && follows
+    }
+
     #[inline]
     fn salt(self) -> u64 {
         self.0 >> SALT_SHIFT & 1
     }
 
     /// The meta word of this leaf with the value `new`, where `old` is the present value. None, once in 2^44 times,
-    /// when `old` would verify as `new` with both salts: then the caller stores `new` in another way.
+    /// when `old` would verify as `new` with both salts: then the caller stores `new` in another way. `new` does not
+    /// lie behind the key.
     #[inline]
     pub(crate) fn updated(self, key_crc: u32, old: Value, new: Value) -> Option<Self> {
         let len = self.key_len() as u64;
         for salt in [self.salt(), self.salt() ^ 1] {
-            let b_crc = leaf_crc(key_crc, len, salt, new);
+            let b_crc = leaf_crc(key_crc, len, salt, 0, new);
             let mistaken = Value { kind: new.kind, word: old.word };
-            if old.word != new.word && leaf_crc(key_crc, len, salt, mistaken) == b_crc {
+            if old.word != new.word && leaf_crc(key_crc, len, salt, 0, mistaken) == b_crc {
                 continue;
             }
-            let a_crc =
-                if salt == self.salt() { self.0 >> B_CRC_SHIFT } else { leaf_crc(key_crc, len, salt, old) };
+            // A has no room for a generation.
+            let keeps = salt == self.salt() && !old.is_in_slot();
+            let a_crc = if keeps { self.0 >> B_CRC_SHIFT } else { leaf_crc(key_crc, len, salt, 0, old) };
             return Some(Self::pack(len, salt, u64::from(old.kind), a_crc, new.kind, b_crc));
         }
         None
@@ -160,13 +255,21 @@ impl Meta {
         let len = self.key_len() as u64;
         let key_crc = key_crc(key);
         let now = Value { kind: self.kind(), word };
-        if now.kind <= KIND_BLOCK && leaf_crc(key_crc, len, self.salt(), now) == self.0 >> B_CRC_SHIFT {
+        let b_crc = leaf_crc(key_crc, len, self.salt(), self.generation(), now);
+        if now.kind <= KIND_SLOT && b_crc == self.0 >> B_CRC_SHIFT {
             return Some((self, now));
+        }
+        if now.is_in_slot() {
+            return None;
         }
         let before = Value { kind: (self.0 >> A_KIND_SHIFT & 0xf) as u8, word };
         let a_crc = self.0 >> A_CRC_SHIFT & CRC_MASK;
-        if before.kind <= KIND_BLOCK && leaf_crc(key_crc, len, self.salt(), before) == a_crc {
-            let meta = Self::pack(len, self.salt(), u64::from(KIND_NONE), 0, before.kind, a_crc);
+        if before.kind <= KIND_SLOT && leaf_crc(key_crc, len, self.salt(), 0, before) == a_crc {
+            let meta = if before.is_in_slot() {
+                Self::pack_slot(len, self.salt(), 0, a_crc)
+            } else {
+                Self::pack(len, self.salt(), u64::from(KIND_NONE), 0, before.kind, a_crc)
+            };
             return Some((meta, before));
         }
         None
@@ -204,15 +307,53 @@ mod tests {
         let old = Value::inline(&0u64.to_le_bytes());
         let meta = Meta::new(key.len(), key_crc(key), old);
         // 22 bits: among four million words some collide with zero under salt 0.
-        let crc = leaf_crc(key_crc(key), 1, 0, old);
+        let crc = leaf_crc(key_crc(key), 1, 0, 0, old);
         let twin = (1..1u64 << 26)
-            .find(|w| leaf_crc(key_crc(key), 1, 0, Value { kind: 8, word: *w }) == crc)
+            .find(|w| leaf_crc(key_crc(key), 1, 0, 0, Value { kind: 8, word: *w }) == crc)
             .expect("a collision of 22 bits");
         let new = Value { kind: 8, word: twin };
         let next = meta.updated(key_crc(key), old, new).expect("the other salt");
         assert_eq!(next.salt(), 1);
         assert_eq!(next.settle(key, old.word).map(|s| s.1), Some(old));
         assert_eq!(next.settle(key, new.word).map(|s| s.1), Some(new));
+    }
+
+    #[test]
+    fn of_two_leaves_of_a_key_the_next_generation_counts() {
+        let key = b"some key";
+        let value = |salt: u32| Value::in_slot(100, salt);
+        let of = |generation: u64| Meta::in_slot(key.len(), key_crc(key), generation, value(1));
+        let last = of(GENERATION_MASK);
+        for meta in [of(0), of(1), of(0x155_5555), last] {
+            let next = Meta::fresh(key.len(), key_crc(key), Some(meta), value(2));
+            assert_eq!(next.settle(key, value(2).word), Some((next, value(2))));
+            assert!(next.succeeds(meta) && !meta.succeeds(next));
+            assert!(!meta.succeeds(meta));
+            for bit in 0..64 {
+                assert_eq!(Meta(next.0 ^ 1 << bit).settle(key, value(2).word), None, "bit {bit}");
+            }
+        }
+        assert_eq!(Meta::fresh(key.len(), key_crc(key), Some(last), value(1)), of(0));
+        assert!(!of(2).succeeds(of(0)), "an update writes one generation, not two");
+        for other in [Value::inline(b"inline"), Value::block(4096)] {
+            let meta = Meta::new(key.len(), key_crc(key), other);
+            assert!(of(0).succeeds(meta) && !meta.succeeds(of(0)) && !meta.succeeds(meta));
+        }
+    }
+
+    #[test]
+    fn a_value_behind_the_key_gives_way_to_one_in_the_word() {
+        let key = b"some key";
+        let old = Value::in_slot(77, 0x1234_5678);
+        let meta = Meta::in_slot(key.len(), key_crc(key), 12345, old);
+        let mut new = Value::inline(b"12345678");
+        let next = meta.updated(key_crc(key), old, new).expect("one salt of two");
+        assert_eq!(next.settle(key, new.word), Some((next, new)));
+        let (torn, value) = next.settle(key, old.word).expect("meta only");
+        assert_eq!((torn.kind(), value), (KIND_SLOT, old));
+        assert_eq!(torn.settle(key, old.word), Some((torn, old)));
+        new.word ^= 1;
+        assert_eq!(next.settle(key, new.word), None);
     }
 
     #[test]

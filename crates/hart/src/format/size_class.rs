@@ -1,16 +1,45 @@
 //! Size classes of leaf slots and value blocks, and how a segment of each class is cut into chunks.
 
-use crate::format::layout::{CHUNK_HEADER_BYTES, CHUNK_SLOTS, Geometry, LEAF_KEY, VALUE_HEADER_BYTES};
+use crate::format::layout::{CHUNK_HEADER_BYTES, CHUNK_SLOTS, Geometry, VALUE_HEADER_BYTES};
 
-/// Bytes of a leaf slot by class. Multiples of 16, so that meta and word share a cache line.
+/// Bytes of a leaf slot by class, from class 1 on. Multiples of 16, so that meta and word share a cache line.
 pub(crate) const LEAF_BYTES: [u32; 9] = [32, 48, 64, 96, 128, 192, 256, 512, 1040];
+/// The classes of leaves that version 5 has added, from class [`FIRST_ADDED_CLASS`] on.
+pub(crate) const ADDED_LEAF_BYTES: [u32; 8] = [80, 112, 144, 160, 224, 320, 384, 448];
+/// Leaves of up to so many bytes are those of [`SMALL_LEAVES`].
+const SMALL_LEAF_BYTES_MAX: usize = 512;
 /// Sizes of value blocks grow by 16 bytes up to here, then in four classes per doubling.
 const VALUE_STEP_BYTES_MAX: u64 = 256;
 
-/// A class number: 1 to 9 are leaves, the others values. Zero is none.
+/// A class number: 1 to 9 and those from 128 on are leaves, the others values. Zero is none.
 pub(crate) type Class = u8;
 
 const FIRST_VALUE_CLASS: Class = LEAF_BYTES.len() as Class + 1;
+/// A map has fewer classes of values than there are numbers before this one.
+pub(crate) const FIRST_ADDED_CLASS: Class = 128;
+
+/// The class of leaves of so many times 16 bytes, rounded up.
+const SMALL_LEAVES: [Class; SMALL_LEAF_BYTES_MAX / 16 + 1] = {
+    let mut classes = [1; SMALL_LEAF_BYTES_MAX / 16 + 1];
+    let mut units = 0;
+    while units < classes.len() {
+        let (mut best, mut index) = (u32::MAX, 0);
+        while index < LEAF_BYTES.len() + ADDED_LEAF_BYTES.len() {
+            let (bytes, class) = if index < LEAF_BYTES.len() {
+                (LEAF_BYTES[index], 1 + index as Class)
+            } else {
+                let added = index - LEAF_BYTES.len();
+                (ADDED_LEAF_BYTES[added], FIRST_ADDED_CLASS + added as Class)
+            };
+            if bytes as usize >= units * 16 && bytes < best {
+                (best, classes[units]) = (bytes, class);
+            }
+            index += 1;
+        }
+        units += 1;
+    }
+    classes
+};
 
 /// How a segment of one class is cut.
 #[derive(Clone, Copy, Debug, Default)]
@@ -78,12 +107,20 @@ impl Classes {
             block = value_block_bytes(block + 1);
             cuts.push(Cut::new(segment_bytes, block as u32, 0));
         }
+        assert!(cuts.len() <= usize::from(FIRST_ADDED_CLASS), "classes of values come before those added");
+        cuts.resize(usize::from(FIRST_ADDED_CLASS), Cut::default());
+        cuts.extend(ADDED_LEAF_BYTES.map(|bytes| Cut::new(segment_bytes, bytes, CHUNK_HEADER_BYTES)));
         Self { cuts, value_block_bytes_max }
     }
 
-    /// The number of classes, with the empty class 0.
+    /// One more than the greatest class number.
     pub(crate) fn count(&self) -> usize {
         self.cuts.len()
+    }
+
+    /// All classes.
+    pub(crate) fn all(&self) -> impl Iterator<Item = Class> + Clone + '_ {
+        (1..self.cuts.len() as Class).filter(|class| self.cut(*class).slot_bytes != 0)
     }
 
     /// How segments of the class are cut.
@@ -94,15 +131,17 @@ impl Classes {
 
     /// The cut of a class number read from the medium.
     pub(crate) fn checked(&self, class: Class, leaves: bool) -> Option<&Cut> {
-        (class != 0 && is_leaf_class(class) == leaves).then(|| self.cuts.get(usize::from(class)))?
+        let cut = (is_leaf_class(class) == leaves).then(|| self.cuts.get(usize::from(class)))?;
+        cut.filter(|cut| cut.slot_bytes != 0)
     }
 
-    /// The class of leaves for keys of `key_len` bytes.
+    /// The class of leaves of so many bytes.
     #[inline]
-    pub(crate) fn of_key(&self, key_len: usize) -> Class {
-        let bytes = LEAF_KEY as usize + key_len;
-        let index = LEAF_BYTES.iter().position(|c| bytes <= *c as usize);
-        index.map_or(0, |i| i as Class + 1)
+    pub(crate) fn of_leaf(&self, bytes: usize) -> Class {
+        match SMALL_LEAVES.get(bytes.div_ceil(16)) {
+            Some(class) => *class,
+            None => LEAF_BYTES.len() as Class,
+        }
     }
 
     /// The class of blocks for values of `len` bytes; none when the value needs an extent.
@@ -116,7 +155,7 @@ impl Classes {
 /// True for classes of leaves.
 #[inline]
 pub(crate) fn is_leaf_class(class: Class) -> bool {
-    class != 0 && class < FIRST_VALUE_CLASS
+    class != 0 && !(FIRST_VALUE_CLASS..FIRST_ADDED_CLASS).contains(&class)
 }
 
 #[inline]
@@ -140,6 +179,7 @@ fn value_block_bytes(bytes: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::format::layout::LEAF_KEY;
 
     fn classes(shift: u32) -> Classes {
         Classes::new(&Geometry { data_start: 8192, shift, segment_count: 4, directory: 4096 })
@@ -149,7 +189,6 @@ mod tests {
     fn every_length_gets_the_tightest_class() {
         for shift in [12, 18, 24] {
             let all = classes(shift);
-            assert!(all.count() < 128);
             for len in (0..70_000).chain([(1 << (shift - 1)) - 8, (1 << (shift - 1)) - 7]) {
                 match all.of_value(len) {
                     Some(class) => {
@@ -161,8 +200,14 @@ mod tests {
                 }
             }
             for key_len in 0..=crate::KEY_BYTES_MAX {
-                let class = all.of_key(key_len);
-                assert!(all.cut(class).slot_bytes as usize >= key_len + 16);
+                let class = all.of_leaf(LEAF_KEY as usize + key_len);
+                let bytes = all.cut(class).slot_bytes;
+                assert!(bytes as usize >= key_len + 16 && is_leaf_class(class));
+                let tighter = |c: Class| {
+                    let other = all.cut(c).slot_bytes;
+                    is_leaf_class(c) && other < bytes && other as usize >= key_len + 16
+                };
+                assert!(!all.all().any(tighter), "{key_len}");
             }
         }
     }
@@ -171,8 +216,8 @@ mod tests {
     fn slots_tile_the_segment() {
         for shift in [12, 18] {
             let all = classes(shift);
-            for class in 1..all.count() {
-                let cut = all.cut(class as Class);
+            for class in all.all() {
+                let cut = all.cut(class);
                 assert_eq!(cut.slot_bytes % 16, 0);
                 let mut slots = 0;
                 for chunk in 0..cut.chunk_count {

@@ -6,12 +6,15 @@
 //! 2. No read leaves the usable part of the region, whatever a racing or hostile word says.
 
 use crate::format::layout::{Geometry, LEAF_KEY, LEAF_META, LEAF_WORD};
-use crate::format::leaf::Meta;
-use crate::index::{KeySource, Leaf};
+use crate::format::leaf::{KIND_SLOT, Meta, SLOT_VALUE_BYTES_MAX, Value, slot_value_len, value_at};
+use crate::index::{KeySource, Leaf, LeafHint};
 use mangrove_pool::{DamageCheck, Region};
 use mangrove_sys::Crc32c;
+use std::mem::MaybeUninit;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+const LINE_BYTES: u64 = mangrove_sys::CACHE_LINE_BYTES as u64;
 
 /// A region that holds a map.
 #[derive(Debug)]
@@ -26,18 +29,29 @@ pub(crate) struct MapSpace {
     crc: Option<Crc32c>,
 }
 
-/// A copy of a leaf and of its inline value.
+/// A copy of a leaf, with its value unless that lies in a block.
 pub(crate) struct LeafRecord {
-    /// Bytes of the value in `value`, or another kind of the leaf.
+    /// The leaf's kind; [`LeafRecord::NO_VALUE`] if a value behind the key does not have its checksum.
     pub(crate) kind: u8,
-    value: [u8; 8],
+    word: [u8; 8],
     key_len: usize,
     key: [[u8; 8]; crate::KEY_BYTES_MAX / 8],
+    behind: [MaybeUninit<u8>; SLOT_VALUE_BYTES_MAX],
+    behind_len: usize,
 }
 
 impl LeafRecord {
-    pub(crate) const EMPTY: Self =
-        Self { kind: 0, value: [0; 8], key_len: 0, key: [[0; 8]; crate::KEY_BYTES_MAX / 8] };
+    /// No kind of a leaf.
+    const NO_VALUE: u8 = u8::MAX;
+
+    pub(crate) const EMPTY: Self = Self {
+        kind: 0,
+        word: [0; 8],
+        key_len: 0,
+        key: [[0; 8]; crate::KEY_BYTES_MAX / 8],
+        behind: [MaybeUninit::uninit(); SLOT_VALUE_BYTES_MAX],
+        behind_len: 0,
+    };
 
     /// The key.
     #[inline]
@@ -48,13 +62,21 @@ impl LeafRecord {
     /// The leaf's word.
     #[inline]
     pub(crate) fn word(&self) -> u64 {
-        u64::from_le_bytes(self.value)
+        u64::from_le_bytes(self.word)
     }
 
     /// The value, if the leaf's word holds it.
     #[inline]
     pub(crate) fn inline_value(&self) -> &[u8] {
-        &self.value[..usize::from(self.kind).min(8)]
+        &self.word[..usize::from(self.kind).min(8)]
+    }
+
+    /// The value, if it lies behind the key.
+    #[inline]
+    pub(crate) fn slot_value(&self) -> &[u8] {
+        let written = &self.behind[..self.behind_len];
+        // SAFETY: `read_leaf` has written so many bytes.
+        unsafe { std::slice::from_raw_parts(written.as_ptr().cast(), written.len()) }
     }
 }
 
@@ -98,10 +120,18 @@ impl MapSpace {
         self.usable_end.load(Ordering::Acquire) - self.base
     }
 
-    /// The leaf at `offset`, for the index.
+    /// The leaf at `offset`, with a key of this length and this value, for the index.
     #[inline]
-    pub(crate) fn leaf(&self, offset: u64) -> Leaf {
-        Leaf::new(self.base + offset).expect("a region does not begin at address zero")
+    pub(crate) fn leaf(&self, offset: u64, key_len: usize, value: Value) -> Leaf {
+        let hint = match value.block_offset() {
+            Some(_) => LeafHint::Reference,
+            None => {
+                let end = offset % LINE_BYTES + value.leaf_bytes(key_len) as u64;
+                LeafHint::Lines(end.div_ceil(LINE_BYTES) as usize)
+            }
+        };
+        let leaf = Leaf::new(self.base + offset).expect("a region does not begin at address zero");
+        leaf.with_hint(hint)
     }
 
     /// Offset of a leaf.
@@ -126,13 +156,36 @@ impl MapSpace {
         let (meta, word) = self.leaf_words(offset);
         let end = self.usable_end.load(Ordering::Relaxed);
         let room = (end - leaf.address() - LEAF_KEY) as usize;
-        (record.kind, record.value) = (meta.kind(), word.to_le_bytes());
+        (record.kind, record.word) = (meta.kind(), word.to_le_bytes());
         record.key_len = meta.key_len().min(crate::KEY_BYTES_MAX).min(room);
         for (index, target) in record.key.iter_mut().take(record.key_len.div_ceil(8)).enumerate() {
             // Relaxed: validated afterwards. The word lies within the usable region, whose end is a multiple of 8.
             *target =
                 self.region.word(offset + LEAF_KEY + index as u64 * 8).load(Ordering::Relaxed).to_ne_bytes();
         }
+        if record.kind == KIND_SLOT {
+            let read = self.slot_value(offset, record.key_len, word).filter(|(at, len)| {
+                let to = record.behind.as_mut_ptr().cast();
+                // SAFETY: the memory is the record's own, and such a value fits it.
+                let crc = unsafe { self.copy_value(*at, *len, to) };
+                u64::from(crc) == word >> 32
+            });
+            match read {
+                Some((_, len)) => record.behind_len = len,
+                None => record.kind = LeafRecord::NO_VALUE,
+            }
+        }
+    }
+
+    /// Where the value behind a key of `key_len` bytes lies, and its length, by the leaf's word; none if no such value
+    /// can be there. Like all that is read from a leaf this may be garbage until it is validated, but what it names
+    /// lies within the usable region.
+    #[inline]
+    pub(crate) fn slot_value(&self, leaf: u64, key_len: usize, word: u64) -> Option<(u64, usize)> {
+        let (at, len) = (leaf + value_at(key_len) as u64, slot_value_len(word));
+        let fits = len <= SLOT_VALUE_BYTES_MAX
+            && at + len.next_multiple_of(8) as u64 <= self.usable_end.load(Ordering::Relaxed) - self.base;
+        fits.then_some((at, len))
     }
 
     /// Copies `len` bytes at `offset`, a multiple of 8, into `out`, and replaces its contents.

@@ -199,52 +199,71 @@ impl<'a, K: KeySource> IndexCursor<'a, K> {
     }
 
     /// Moves over up to `count` keys, as that many calls of [`IndexCursor::advance`] would. Each key is appended to
-    /// `bytes`; then `take` gets its start there and the result of `read` on its leaf, and returns whether to
-    /// continue. Returns true when there are no more keys.
+    /// `bytes`, and `read` may append what it reads of its leaf; then `take` gets where the key lies and the result of
+    /// `read`, and returns whether to continue. `ask` gets each leaf some records before its turn, to prefetch more
+    /// than its first line. Returns true when there are no more keys.
     #[inline]
     pub(crate) fn advance_many<R>(
         &mut self,
         count: usize,
         bytes: &mut Vec<u8>,
-        mut read: impl FnMut(Leaf) -> R,
-        mut take: impl FnMut(&mut Vec<u8>, usize, R) -> bool,
+        ask: impl Fn(Leaf),
+        mut read: impl FnMut(Leaf, &mut Vec<u8>) -> R,
+        mut take: impl FnMut(&mut Vec<u8>, std::ops::Range<usize>, R) -> bool,
     ) -> bool {
         // The last key lies in `bytes`; it is copied only when the explorer must seek from it.
-        let mut last = None;
-        for _ in 0..count {
-            let (start, result) = loop {
+        let mut last: Option<std::ops::Range<usize>> = None;
+        // Leaves of the ring, counted from its first, that were passed to `ask`.
+        let mut asked = 0;
+        for number in 0..count {
+            let (key, result) = loop {
                 if self.is_low() {
-                    self.remember(last.map(|(start, end)| &bytes[start..end]));
+                    self.remember(last.clone().map(|key| &bytes[key]));
                     self.explore();
                 }
+                while asked < RECORDS_ASKED.min(self.ring_len).min(count - number) {
+                    if let Some(leaf) = self.ring[(self.ring_first + asked) % RING_LEN] {
+                        ask(leaf);
+                    }
+                    asked += 1;
+                }
                 let Some(found) = self.pop() else {
-                    self.remember(last.map(|(start, end)| &bytes[start..end]));
+                    self.remember(last.map(|key| &bytes[key]));
                     return true;
                 };
+                asked = asked.saturating_sub(1);
                 let start = bytes.len();
                 if self.failures > FAILURES_BEFORE_LOCK {
-                    self.remember(last.map(|(start, end)| &bytes[start..end]));
-                    let Some(result) = self.read_locked(found, &mut read) else { continue };
-                    bytes.extend_from_slice(&self.key);
-                    last = Some((start, bytes.len()));
-                    break (start, result);
+                    self.remember(last.clone().map(|key| &bytes[key]));
+                    let keys = &self.index.keys;
+                    let mut read_whole = |leaf| {
+                        keys::append(keys, leaf, bytes);
+                        read(leaf, bytes)
+                    };
+                    let Some(result) = self.read_locked(found, &mut read_whole) else {
+                        asked = 0;
+                        continue;
+                    };
+                    break (start..start + self.key.len(), result);
                 }
                 keys::append(&self.index.keys, found.leaf, bytes);
-                let result = read(found.leaf);
+                let key = start..bytes.len();
+                let result = read(found.leaf, bytes);
                 if found.lock.is_still(found.version) {
-                    last = Some((start, bytes.len()));
                     self.failures = 0;
-                    break (start, result);
+                    break (key, result);
                 }
                 bytes.truncate(start);
-                self.remember(last.map(|(start, end)| &bytes[start..end]));
+                self.remember(last.clone().map(|key| &bytes[key]));
                 self.spoilt();
+                asked = 0;
             };
-            if !take(bytes, start, result) {
+            last = Some(key.clone());
+            if !take(bytes, key, result) {
                 break;
             }
         }
-        self.remember(last.map(|(start, end)| &bytes[start..end]));
+        self.remember(last.map(|key| &bytes[key]));
         false
     }
 

@@ -24,7 +24,7 @@ mod word;
 pub(crate) use build::{BuildItem, DuplicateKey};
 pub(crate) use cursor::{Direction, IndexCursor, Streamed, VisitOutcome};
 pub(crate) use directory::{ENTRY_COUNT, entry_of};
-pub(crate) use leaf::{KeySource, Leaf};
+pub(crate) use leaf::{KeySource, Leaf, LeafHint};
 pub(crate) use modify::{Edit, Intent, LeafChange};
 pub(crate) use tree::Index;
 pub(crate) use warm::WALKS;

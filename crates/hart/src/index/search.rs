@@ -61,7 +61,11 @@ impl<K: KeySource> Index<K> {
                     lock.validate(version)?;
                     return Ok(None);
                 }
-                Child::Leaf(leaf) => break leaf,
+                Child::Leaf(leaf) => {
+                    // The whole record, while its first line is on its way.
+                    leaf.prefetch_lines(1);
+                    break leaf;
+                }
                 Child::Node => {
                     // The first line determines which slot is needed: prefetch the slot's line together with it.
                     prefetch_node(word);

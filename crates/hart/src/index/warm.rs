@@ -38,7 +38,7 @@ impl<K: KeySource> Index<K> {
         let mut ask = |word: Word| match word.child() {
             Child::Empty => Word::EMPTY,
             Child::Leaf(leaf) => {
-                prefetch_read(std::ptr::without_provenance(leaf.address() as usize));
+                leaf.prefetch_lines(0);
                 arrive(leaf);
                 Word::EMPTY
             }

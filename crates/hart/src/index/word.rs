@@ -1,9 +1,9 @@
 //! The child word: nothing, a leaf, or a node with all that a reader must know before it reads the node.
 //!
-//! A leaf is its address with bit 0 set. A node is its address (a multiple of 64 below 2^48) with its kind in bits
-//! 1..4 and its *position* in bits 48..64: the index of the key byte that chooses among its children. Neither changes
-//! in the life of a node. In the word they let a reader prefetch the cache line of the child together with that of
-//! the version.
+//! A leaf is its address with bit 0 set and its hint in bits 1..4. A node is its address (a multiple of 64 below 2^48)
+//! with its kind in bits 1..4 and its *position* in bits 48..64: the index of the key byte that chooses among its
+//! children. Neither changes in the life of a node. In the word they let a reader prefetch the cache line of the child
+//! together with that of the version.
 
 use super::leaf::Leaf;
 
@@ -88,7 +88,7 @@ impl Word {
 
     #[inline]
     pub(super) fn leaf(leaf: Leaf) -> Self {
-        Self(leaf.address() | LEAF)
+        Self(leaf.bits() | LEAF)
     }
 
     /// # Panics
@@ -104,7 +104,7 @@ impl Word {
     #[inline]
     pub(super) fn child(self) -> Child {
         if self.0 & LEAF != 0 {
-            Leaf::new(self.0 & !LEAF).map_or(Child::Empty, Child::Leaf)
+            Leaf::from_bits(self.0 & !LEAF).map_or(Child::Empty, Child::Leaf)
         } else if self.0 == 0 {
             Child::Empty
         } else {

@@ -21,9 +21,10 @@ use crate::batch::Op;
 use crate::bounds::is_beyond;
 use crate::concurrency::writer_gate::{ExclusivePermit, LaneToken};
 use crate::format::layout::{LEAF_KEY, LEAF_META, LEAF_WORD, ROOT_BATCH, Tag, seal};
-use crate::format::leaf::{INLINE_BYTES_MAX, Meta, Value, key_crc};
+use crate::format::leaf::{INLINE_BYTES_MAX, Meta, Value, key_crc, value_at};
 use crate::format::redo_list;
 use crate::format::redo_list::RedoEntry;
+use crate::format::space::value_crc;
 use crate::hart::Hart;
 use crate::index::{Direction, Intent, LeafChange};
 use crate::operations::batch_redo::BatchRedo;
@@ -53,6 +54,9 @@ pub(super) enum Effect {
     Update { slot: u64, meta: u64, word: u64, old: Value },
     /// The leaf in this slot, which has this value, is removed.
     Remove(u64, Value),
+    /// The leaf in `from`, whose value was `old`, gives way to the one in `slot`, which becomes live as with an
+    /// insertion.
+    Replace { from: u64, old: Value, slot: u64, meta: u64, value: Value, by_bit: bool },
     /// Compaction: the leaf in `from`, whose value was `old`, gets the slot `slot`, as with an insertion.
     MoveLeaf { from: u64, old: Value, slot: u64, meta: u64, value: Value, by_bit: bool },
     /// Compaction: the leaf in this slot gets these words, which name another block with the same value.
@@ -60,6 +64,16 @@ pub(super) enum Effect {
 }
 
 impl Effect {
+    /// An insertion as the second half of an update.
+    fn replacing(self, from: u64, old: Value) -> Self {
+        match self {
+            Self::Insert { slot, meta, value, by_bit } => {
+                Self::Replace { from, old, slot, meta, value, by_bit }
+            }
+            other => other,
+        }
+    }
+
     /// An insertion as the second half of a move.
     pub(super) fn moving_from(self, from: u64, old: Value) -> Option<Self> {
         match self {
@@ -198,6 +212,10 @@ impl Hart {
                 if bytes.len() <= INLINE_BYTES_MAX {
                     return Ok(Value::inline(bytes));
                 }
+                if self.fits_slot(op.key.len(), bytes.len()) {
+                    // The leaf is not written before it is known whether a slot with a clear bit is there for it.
+                    return Ok(Value::in_slot(bytes.len(), value_crc(bytes)));
+                }
                 let (block, len) = self.place_block(lane, bytes)?;
                 flusher.add(block, len);
                 Ok(Value::block(block))
@@ -257,7 +275,9 @@ impl Hart {
         let slot = self.index.get(op.key, |leaf| self.space.offset(leaf));
         Ok(match (slot, value) {
             (None, None) => None,
-            (None, Some(value)) => Some(self.prepare_leaf(exclusive, op.key, value, flusher)?),
+            (None, Some(value)) => {
+                Some(self.prepare_leaf(exclusive, op.key, None, value, op.value, flusher)?)
+            }
             (Some(slot), None) => {
                 let (meta, word) = self.space.leaf_words(slot);
                 Some(Effect::Remove(slot, Value { kind: meta.kind(), word }))
@@ -265,6 +285,10 @@ impl Hart {
             (Some(slot), Some(value)) => {
                 let (meta, word) = self.space.leaf_words(slot);
                 let old = Value { kind: meta.kind(), word };
+                if value.is_in_slot() {
+                    let leaf = self.prepare_leaf(exclusive, op.key, Some(meta), value, op.value, flusher)?;
+                    return Ok(Some(leaf.replacing(slot, old)));
+                }
                 let key_crc = key_crc(op.key);
                 let (meta, value) = match meta.updated(key_crc, old, value) {
                     Some(meta) => (meta, value),
@@ -282,23 +306,27 @@ impl Hart {
         })
     }
 
-    /// Writes a leaf that the batch will commit.
+    /// Writes a leaf that the batch will commit, and that takes the place of one with the meta word `before`. A value
+    /// behind the key is `bytes`.
     pub(super) fn prepare_leaf(
         &self,
         exclusive: &LaneToken<'_>,
         key: &[u8],
+        before: Option<Meta>,
         value: Value,
+        bytes: Option<&[u8]>,
         flusher: &mut Flusher<'_>,
     ) -> Result<Effect> {
-        let slot = match self.alloc.alloc_leaf(exclusive, key.len()) {
+        let len = value.leaf_bytes(key.len());
+        let slot = match self.alloc.alloc_leaf(exclusive, len) {
             Err(e) if e.is_full() => {
                 self.alloc.reclaim_idle(exclusive);
-                self.alloc.alloc_leaf(exclusive, key.len())?
+                self.alloc.alloc_leaf(exclusive, len)?
             }
             answer => answer?,
         };
         let region = self.region();
-        let meta = Meta::new(key.len(), key_crc(key), value).0;
+        let meta = Meta::fresh(key.len(), key_crc(key), before, value).0;
         let by_bit = !self.alloc.leaf_bit(slot);
         // Where the bit is set already, applying the list stores meta and word.
         let from = if by_bit {
@@ -311,7 +339,10 @@ impl Hart {
         if !key.is_empty() {
             region.write(slot + LEAF_KEY, key);
         }
-        let end = slot + LEAF_KEY + key.len() as u64;
+        if value.is_in_slot() {
+            region.write(slot + value_at(key.len()) as u64, bytes.unwrap_or_default());
+        }
+        let end = slot + len as u64;
         if end > from {
             flusher.add(from, end - from);
         }
@@ -322,14 +353,14 @@ impl Hart {
     fn free_new(&self, exclusive: &LaneToken<'_>, steps: &[BatchStep<'_>]) {
         for step in steps {
             match step.effect {
-                Effect::Insert { slot, value, .. } => {
+                Effect::Insert { slot, value, .. } | Effect::Replace { slot, value, .. } => {
                     self.free_value(exclusive, Some(value));
                     self.alloc.free(exclusive, slot);
                 }
                 Effect::Update { meta, word, .. } => {
                     self.free_value(exclusive, Some(Value { kind: Meta(meta).kind(), word }));
                 }
-                // Compaction sees to it.
+                // Compaction sees to its moves.
                 Effect::Remove(..) | Effect::MoveLeaf { .. } | Effect::MoveValue { .. } => {}
             }
         }
@@ -357,6 +388,7 @@ impl Hart {
                 // A scan may copy values from their old blocks after a move.
                 Effect::Update { slot, .. }
                 | Effect::Remove(slot, _)
+                | Effect::Replace { from: slot, .. }
                 | Effect::MoveLeaf { from: slot, .. }
                 | Effect::MoveValue { slot, .. } => self.save_pre_image(step.key, slot),
             }
@@ -409,6 +441,16 @@ impl Hart {
                 Effect::Update { slot, meta, word, .. } | Effect::MoveValue { slot, meta, word, .. } => {
                     entries.push(RedoEntry::Leaf { slot, meta, word });
                 }
+                Effect::Replace { from, slot, meta, value, by_bit, .. } => {
+                    // Not by its bit, which may be the only one that changes in its chunk: this entry is as long, and
+                    // the slot stays in service.
+                    entries.push(given_up(from));
+                    if by_bit {
+                        change(slot, true);
+                    } else {
+                        entries.push(RedoEntry::Leaf { slot, meta, word: value.word });
+                    }
+                }
                 Effect::MoveLeaf { from, slot, meta, value, by_bit, .. } => {
                     change(from, false);
                     if by_bit {
@@ -442,19 +484,26 @@ impl Hart {
             let _tree = self.lock_tree(step.key);
             match step.effect {
                 Effect::Insert { slot, meta, value, by_bit }
+                | Effect::Replace { slot, meta, value, by_bit, .. }
                 | Effect::MoveLeaf { slot, meta, value, by_bit, .. } => {
                     if !by_bit {
                         redo_list::apply(&self.space, RedoEntry::Leaf { slot, meta, word: value.word }, 0);
                         region.flush(slot, 16);
                     }
-                    let leaf = self.space.leaf(slot);
+                    let leaf = self.space.leaf(slot, step.key.len(), value);
                     self.index.modify(step.key, Intent::Upsert, |_| (LeafChange::Insert(leaf), ()));
+                    if let Effect::Replace { from, .. } = step.effect {
+                        redo_list::apply(&self.space, given_up(from), 0);
+                        region.flush(from, 16);
+                    }
                 }
                 Effect::Update { slot, meta, word, .. } | Effect::MoveValue { slot, meta, word, .. } => {
                     // Under the leaf's lock, so that no reader sees one new word with one old one.
+                    let value = Value { kind: Meta(meta).kind(), word };
+                    let leaf = self.space.leaf(slot, step.key.len(), value);
                     self.index.modify(step.key, Intent::Existing, |_| {
                         redo_list::apply(&self.space, RedoEntry::Leaf { slot, meta, word }, 0);
-                        (LeafChange::Keep, ())
+                        (LeafChange::Insert(leaf), ())
                     });
                     region.flush(slot, 16);
                 }
@@ -471,6 +520,10 @@ impl Hart {
             match step.effect {
                 Effect::Insert { .. } => records += 1,
                 Effect::Update { old, .. } => self.free_value(exclusive, Some(old)),
+                Effect::Replace { from, old, .. } => {
+                    self.free_value(exclusive, Some(old));
+                    self.alloc.free(exclusive, from);
+                }
                 Effect::Remove(slot, old) => {
                     records -= 1;
                     self.free_value(exclusive, Some(old));
@@ -482,4 +535,9 @@ impl Hart {
         // In one store, so that no count has a part of a batch.
         self.writer_gate.add_records(exclusive, records);
     }
+}
+
+/// Makes the slot of a leaf a free one.
+fn given_up(slot: u64) -> RedoEntry {
+    RedoEntry::Leaf { slot, meta: Meta::FREE.0, word: 0 }
 }

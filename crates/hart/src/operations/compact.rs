@@ -135,18 +135,19 @@ impl Hart {
             return Ok(None);
         }
         let mut value = old;
+        buffer.clear();
+        if (moves_value || old.is_in_slot()) && !matches!(self.append_value(slot, buffer), Read::Copied) {
+            // A damaged value stays where it is: each read of it returns the error.
+            return Ok(None);
+        }
         if moves_value {
-            buffer.clear();
-            let Read::Copied = self.append_value(slot, buffer) else {
-                // A damaged value stays where it is: each read of it returns the error.
-                return Ok(None);
-            };
             let (block, bytes) = self.place_block(exclusive, buffer)?;
             flusher.add(block, bytes);
             value = Value::block(block);
         }
         let planned = if moves_leaf {
-            self.prepare_leaf(exclusive, key, value, flusher).map(|insert| insert.moving_from(slot, old))
+            let leaf = self.prepare_leaf(exclusive, key, Some(meta), value, Some(buffer), flusher);
+            leaf.map(|insert| insert.moving_from(slot, old))
         } else {
             // Once in 2^44 updates no meta word fits: such a value stays, too.
             let meta = meta.updated(key_crc(key), old, value);

@@ -5,7 +5,7 @@ use mangrove_pool::Region;
 /// The longest flush of a batch, in bytes.
 const FLUSH_BYTES_MAX: u64 = 256 << 10;
 /// Ranges this close to each other are flushed together: a flush of its own costs more than this in a log.
-const FLUSH_GAP_BYTES_MAX: u64 = 8;
+const FLUSH_GAP_BYTES_MAX: u64 = 16;
 
 /// Flushes ranges, neighbours together. It flushes what was added at the latest in `finish`.
 pub(super) struct Flusher<'a> {

@@ -5,9 +5,9 @@
 //! leaf's bit: a leaf is in the index only while its bit is durable, or while readers of the key wait until it is.
 
 use crate::format::layout::VALUE_HEADER_BYTES;
-use crate::format::leaf::{INLINE_BYTES_MAX, KIND_BLOCK, Value};
+use crate::format::leaf::{INLINE_BYTES_MAX, KIND_BLOCK, KIND_SLOT, Value};
 use crate::hart::Hart;
-use crate::index::Leaf;
+use crate::index::{Leaf, LeafHint};
 use crate::{Error, KEY_BYTES_MAX, Result, VALUE_BYTES_MAX};
 use std::mem::MaybeUninit;
 
@@ -232,6 +232,7 @@ impl Hart {
             let found = self.index.get(key, |leaf| {
                 let (meta, word) = self.space.leaf_words(self.space.offset(leaf));
                 match meta.kind() {
+                    KIND_SLOT => self.read_slot(self.space.offset(leaf), key.len(), word, space),
                     KIND_BLOCK => self.read_block(word, space),
                     kind if usize::from(kind) <= INLINE_BYTES_MAX => (u64::from(kind), word),
                     _ => (DAMAGED, 0),
@@ -242,6 +243,19 @@ impl Hart {
                 return Ok(found.unwrap_or((ABSENT, 0)));
             }
         }
+    }
+
+    /// Copies the value behind the key of the leaf at `offset`; the answer is [`Hart::read`]'s.
+    #[inline]
+    fn read_slot(&self, offset: u64, key_len: usize, word: u64, space: &mut impl ValueSpace) -> (u64, u64) {
+        let Some((at, len)) = self.space.slot_value(offset, key_len, word) else { return (DAMAGED, 0) };
+        let to = match space.for_bytes(len) {
+            Ok(to) => to,
+            Err(code) => return (code, len as u64),
+        };
+        // SAFETY: the space has given `len` bytes.
+        let crc = unsafe { self.space.copy_value(at, len, to) };
+        if u64::from(crc) == word >> 32 { (COPIED, len as u64) } else { (DAMAGED, 0) }
     }
 
     /// Copies the value in the block at `block`; the answer is [`Hart::read`]'s.
@@ -274,13 +288,40 @@ impl Hart {
     pub(crate) fn append_value(&self, offset: u64, buffer: &mut Vec<u8>) -> Read {
         let (meta, word) = self.space.leaf_words(offset);
         let value = Value { kind: meta.kind(), word };
-        if usize::from(value.kind) <= INLINE_BYTES_MAX {
-            return Read::Inline(value);
+        match value.kind {
+            kind if usize::from(kind) <= INLINE_BYTES_MAX => Read::Inline(value),
+            KIND_BLOCK => self.append_block(word, buffer),
+            KIND_SLOT => self.append_slot(offset, meta.key_len(), word, buffer),
+            _ => Read::Damaged { offset, what: "the leaf's kind is none" },
         }
-        if value.kind != KIND_BLOCK {
-            return Read::Damaged { offset, what: "the leaf's kind is none" };
+    }
+
+    /// Appends the value behind the key of the leaf at `offset` to `buffer`, bounded and verified as above.
+    #[inline]
+    pub(crate) fn append_slot(&self, offset: u64, key_len: usize, word: u64, buffer: &mut Vec<u8>) -> Read {
+        let Some((at, len)) = self.space.slot_value(offset, key_len, word) else {
+            return Read::Damaged { offset, what: "the value is longer than its slot" };
+        };
+        self.append_copy(at, len, (word >> 32) as u32, offset, buffer)
+    }
+
+    /// Appends the value of `len` bytes at `at`, which must have this checksum; the record lies at `offset`.
+    #[inline]
+    fn append_copy(&self, at: u64, len: usize, wanted: u32, offset: u64, buffer: &mut Vec<u8>) -> Read {
+        let start = buffer.len();
+        if buffer.try_reserve(len).is_err() {
+            return Read::NoMemory { wanted: len as u64 };
         }
-        self.append_block(word, buffer)
+        // SAFETY: `len` bytes were reserved after `start`, and the copy writes them.
+        let crc = unsafe {
+            let crc = self.space.copy_value(at, len, buffer.as_mut_ptr().add(start));
+            buffer.set_len(start + len);
+            crc
+        };
+        if crc != wanted {
+            return Read::Damaged { offset, what: "the value does not have its checksum" };
+        }
+        Read::Copied
     }
 
     /// The value of the leaf at `offset` as its two words have it.
@@ -301,12 +342,17 @@ impl Hart {
         }
     }
 
-    /// Prefetches the value of a leaf that is in the cache. What this reads only chooses what to prefetch.
+    /// Prefetches the rest of a record whose leaf's first line is in the cache. What this reads only chooses what to
+    /// prefetch.
     #[inline]
     pub(crate) fn prefetch_value(&self, leaf: Leaf) {
-        let (meta, word) = self.space.leaf_words(self.space.offset(leaf));
-        if meta.kind() == KIND_BLOCK {
-            self.prefetch_block(word);
+        if leaf.hint() == LeafHint::Reference {
+            let (meta, word) = self.space.leaf_words(self.space.offset(leaf));
+            if meta.kind() == KIND_BLOCK {
+                self.prefetch_block(word);
+            }
+        } else {
+            leaf.prefetch_lines(1);
         }
     }
 
@@ -326,21 +372,7 @@ impl Hart {
     #[inline]
     pub(crate) fn append_block(&self, block: u64, buffer: &mut Vec<u8>) -> Read {
         let Some((head, len)) = self.block_head(block) else { return self.no_block(block) };
-        let start = buffer.len();
-        if buffer.try_reserve(len as usize).is_err() {
-            return Read::NoMemory { wanted: len };
-        }
-        // SAFETY: `len` bytes were reserved after `start`, and the copy writes them.
-        let crc = unsafe {
-            let to = buffer.as_mut_ptr().add(start);
-            let crc = self.space.copy_value(block + VALUE_HEADER_BYTES, len as usize, to);
-            buffer.set_len(start + len as usize);
-            crc
-        };
-        if u64::from(crc) != head >> 32 {
-            return Read::Damaged { offset: block, what: "the value does not have its checksum" };
-        }
-        Read::Copied
+        self.append_copy(block + VALUE_HEADER_BYTES, len as usize, (head >> 32) as u32, block, buffer)
     }
 
     /// What is wrong where [`Hart::block_head`] finds none.

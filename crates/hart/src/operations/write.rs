@@ -12,18 +12,19 @@
 //!
 //! Durable orders:
 //!
-//! 1. Insert: the value, and the leaf's lines after its first, fence (if there are any); then in the first line the
-//!    value word, the key and, last, meta; fence; readers. Otherwise recovery finds a live leaf with a wrong key or
-//!    without a value.
-//! 2. Update out of line: the value, fence, the leaf's line, fence, free the old block. Otherwise a leaf refers to a
-//!    value that is not there, or to a block that belongs to another leaf.
+//! 1. Insert: the leaf's lines after its first, and the value's block, fence (if there are any); then the leaf's first
+//!    line, meta last; fence; readers. Otherwise recovery finds a live leaf with a wrong key or without a value.
+//! 2. Update by a value in a block: the block, fence, the leaf's line, fence, free the old block. Otherwise a leaf
+//!    refers to a value that is not there, or to a block that belongs to another leaf.
 //! 3. Delete: the meta word, fence, free slot and block. Otherwise a live leaf lies in a slot that belongs to another
 //!    record.
+//! 4. Update by a value behind the key: a leaf in another slot as in 1, fence; then 3 for the old leaf. Otherwise there
+//!    is neither the old record nor the new one. Where a crash leaves both, recovery frees the old one.
 
 use crate::concurrency::writer_gate::LaneToken;
 use crate::format::layout::{LEAF_KEY, LEAF_META, LEAF_WORD, VALUE_HEADER_BYTES};
 use crate::format::leaf;
-use crate::format::leaf::{INLINE_BYTES_MAX, KIND_BLOCK, Meta, Value};
+use crate::format::leaf::{INLINE_BYTES_MAX, KIND_BLOCK, KIND_SLOT, Meta, Value, value_at};
 use crate::format::space::value_crc;
 use crate::hart::Hart;
 use crate::index::{Edit, Intent, Leaf, LeafChange};
@@ -77,6 +78,8 @@ struct WriteEdit<'a> {
     /// The slot of the leaf that is there, and the one allocated for a new leaf (0: none yet).
     slot: u64,
     allocated: u64,
+    /// The slot that the record has left (0: none).
+    left: u64,
     /// The leaf's words before the change, and its meta word with the new value (0: none fits).
     old_meta: u64,
     old_word: u64,
@@ -212,6 +215,9 @@ impl Hart {
         let permit = self.writer_gate.enter();
         let lane = &permit.lane();
         let (kind, word) = match new {
+            Some(value) if self.fits_slot(key.len(), value.len()) => {
+                (u64::from(KIND_SLOT), Value::in_slot(value.len(), value_crc(value)).word)
+            }
             Some(value) if value.len() > INLINE_BYTES_MAX => {
                 (u64::from(KIND_BLOCK), self.prepare_block(lane, value)?.word)
             }
@@ -229,6 +235,7 @@ impl Hart {
             word,
             slot: 0,
             allocated: 0,
+            left: 0,
             old_meta: 0,
             old_word: 0,
             meta: 0,
@@ -334,6 +341,25 @@ impl WriteEdit<'_> {
         self.new.is_some() && matches!(self.expect, Expected::Any | Expected::Absent)
     }
 
+    /// True if the change of a record that is there writes it to another slot.
+    #[inline]
+    fn replaces(&self) -> bool {
+        self.value().is_in_slot() && !matches!(self.expect, Expected::Absent)
+    }
+
+    /// Computes the meta word of a new leaf, which replaces one with the meta word `before`, and allocates its slot.
+    #[inline]
+    fn prepare_leaf(&mut self, before: Option<Meta>) {
+        self.meta = Meta::fresh(self.key.len(), self.key_crc as u32, before, self.value()).0;
+        if self.allocated == 0 {
+            let bytes = self.value().leaf_bytes(self.key.len());
+            match self.hart.alloc.alloc_leaf(self.lane, bytes) {
+                Ok(slot) => (self.allocated, self.error) = (slot, None),
+                Err(e) => self.error = Some(e.into()),
+            }
+        }
+    }
+
     #[inline]
     fn value(&self) -> Value {
         Value { kind: self.kind as u8, word: self.word }
@@ -359,37 +385,67 @@ impl WriteEdit<'_> {
         Ok(value == wanted)
     }
 
-    /// Writes and flushes the leaf into the slot that was allocated for it, which is in service.
+    /// Writes and flushes the leaf of a new record.
     #[inline]
     fn insert(&mut self) -> LeafChange {
-        let (hart, key, slot) = (self.hart, self.key, self.allocated);
-        if slot == 0 {
+        if self.allocated == 0 {
             // `prepare` has stored the error.
             self.done = Done::Failed;
             return LeafChange::Keep;
         }
-        if hart.snapshots.any() {
-            hart.snapshots.save(key, |_| Some(None));
+        if self.hart.snapshots.any() {
+            self.hart.snapshots.save(self.key, |_| Some(None));
         }
+        self.write_leaf();
+        self.done = Done::Inserted;
+        LeafChange::Insert(self.leaf())
+    }
+
+    /// Writes and flushes the leaf into the slot that was allocated for it, which is in service.
+    #[inline]
+    fn write_leaf(&mut self) {
+        let (hart, key, slot, value) = (self.hart, self.key, self.allocated, self.value());
         let region = hart.region();
         region.store(slot + LEAF_WORD, self.word, Ordering::Release);
         if !key.is_empty() {
             region.write(slot + LEAF_KEY, key);
         }
-        let bytes = LEAF_KEY as usize + key.len();
-        let beyond = (slot % LINE_BYTES) as usize + bytes > LINE_BYTES as usize;
-        if beyond {
-            region.flush(slot + LEAF_WORD, bytes - LEAF_WORD as usize);
+        if value.is_in_slot() {
+            region.write(slot + value_at(key.len()) as u64, self.new.unwrap_or_default());
         }
-        if beyond || self.value().block_offset().is_some() {
+        let bytes = value.leaf_bytes(key.len());
+        let first = (LINE_BYTES - slot % LINE_BYTES) as usize;
+        if bytes > first {
+            region.flush(slot + first as u64, bytes - first);
+        }
+        if bytes > first || value.block_offset().is_some() {
             // Durable-order 1: what lies in other lines, before the word that commits it.
             region.fence();
         }
         // The last store into the line: a crash keeps a prefix of the stores, and without this one there is no leaf.
         region.store(slot + LEAF_META, self.meta, Ordering::Release);
-        region.flush(slot, if beyond { LEAF_WORD as usize } else { bytes });
-        (self.slot, self.allocated, self.done) = (slot, 0, Done::Inserted);
-        LeafChange::Insert(hart.space.leaf(slot))
+        region.flush(slot, bytes.min(first));
+        (self.slot, self.allocated) = (slot, 0);
+    }
+
+    /// The leaf in its slot, for the index.
+    #[inline]
+    fn leaf(&self) -> Leaf {
+        self.hart.space.leaf(self.slot, self.key.len(), self.value())
+    }
+
+    /// Writes the record to another slot, and frees the one where it is.
+    #[inline]
+    fn replace(&mut self) -> LeafChange {
+        let left = self.slot;
+        self.write_leaf();
+        let region = self.hart.region();
+        // Durable-order 4: the new leaf before the old one is given up.
+        region.fence();
+        region.store(left + LEAF_META, Meta::FREE.0, Ordering::Release);
+        region.flush(left + LEAF_META, 8);
+        (self.left, self.done) = (left, Done::Updated);
+        LeafChange::Insert(self.leaf())
     }
 
     /// Stores and flushes the two words of the leaf that is there.
@@ -416,7 +472,12 @@ impl WriteEdit<'_> {
         region.store(self.slot + LEAF_WORD, self.word, Ordering::Release);
         region.flush(self.slot, 16);
         self.done = Done::Updated;
-        LeafChange::Keep
+        if self.old().kind.max(self.value().kind) <= INLINE_BYTES_MAX as u8 {
+            LeafChange::Keep
+        } else {
+            // Readers need other lines now.
+            LeafChange::Insert(self.leaf())
+        }
     }
 
     /// Frees what the change no longer needs, now that nothing durable refers to it.
@@ -434,7 +495,12 @@ impl WriteEdit<'_> {
                 hart.writer_gate.add_records(lane, 1);
                 return;
             }
-            Done::Updated => self.old(),
+            Done::Updated => {
+                if self.left != 0 {
+                    hart.alloc.free(lane, self.left);
+                }
+                self.old()
+            }
             Done::Removed => {
                 hart.writer_gate.add_records(lane, -1);
                 hart.alloc.free(lane, self.slot);
@@ -456,20 +522,14 @@ impl Edit for WriteEdit<'_> {
                 self.slot = self.hart.space.offset(leaf);
                 let (meta, word) = self.hart.space.leaf_words(self.slot);
                 (self.old_meta, self.old_word) = (meta.0, word);
-                if self.new.is_some() {
+                if self.replaces() {
+                    self.prepare_leaf(Some(meta));
+                } else if self.new.is_some() {
                     let updated = meta.updated(self.key_crc as u32, self.old(), self.value());
                     self.meta = updated.map_or(0, |meta| meta.0);
                 }
             }
-            None if self.may_insert() => {
-                self.meta = Meta::new(self.key.len(), self.key_crc as u32, self.value()).0;
-                if self.allocated == 0 {
-                    match self.hart.alloc.alloc_leaf(self.lane, self.key.len()) {
-                        Ok(slot) => (self.allocated, self.error) = (slot, None),
-                        Err(e) => self.error = Some(e.into()),
-                    }
-                }
-            }
+            None if self.may_insert() => self.prepare_leaf(None),
             None => {}
         }
     }
@@ -479,8 +539,8 @@ impl Edit for WriteEdit<'_> {
         if leaf.is_none() {
             return if self.may_insert() { self.insert() } else { LeafChange::Keep };
         }
-        // `prepare` found no slot while the key was absent; now none is needed.
-        self.error = None;
+        // `prepare` may have found no slot while the key was absent, or before this record was compared.
+        let no_slot = self.error.take();
         match self.expect {
             Expected::Any | Expected::Present => {}
             Expected::Absent => return LeafChange::Keep,
@@ -490,7 +550,14 @@ impl Edit for WriteEdit<'_> {
                 Err(e) => return self.fail(e),
             },
         }
+        if self.replaces() && self.allocated == 0 {
+            (self.error, self.done) = (no_slot, Done::Failed);
+            return LeafChange::Keep;
+        }
         self.hart.save_pre_image(self.key, self.slot);
+        if self.replaces() {
+            return self.replace();
+        }
         if self.new.is_some() {
             return self.update();
         }

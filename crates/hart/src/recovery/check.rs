@@ -139,6 +139,13 @@ impl CheckWalk<'_> {
             }
             None => self.found(damage(offset, "the leaf is not in the index")),
         }
+        if found.value.is_in_slot() {
+            match scan::slot_value(space, offset, key.len(), found.value, value) {
+                Ok(len) => self.report.value_bytes += len,
+                Err(found) => self.found(found),
+            }
+            return;
+        }
         let Some(block) = found.value.block_offset() else {
             self.report.value_bytes += u64::from(found.value.kind);
             return;

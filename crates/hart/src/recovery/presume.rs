@@ -41,8 +41,7 @@ fn geometry(region: &Region, shift: u32) -> Option<Geometry> {
 pub(super) fn kind(space: &MapSpace, classes: &Classes, high_water: u32, segment: u32) -> SegmentKind {
     let start = space.geometry.start(segment);
     let identity = space.region.word(start + CHUNK_IDENTITY).load(Ordering::Acquire);
-    let all = 1..classes.count() as u16;
-    let mut leaves = all.clone().map(|class| class as Class).filter(|class| is_leaf_class(*class));
+    let mut leaves = classes.all().filter(|class| is_leaf_class(*class));
     if let Some(class) = leaves.find(|class| identity == chunk_identity(segment, *class, 0)) {
         return SegmentKind::Leaves { class };
     }
@@ -51,7 +50,7 @@ pub(super) fn kind(space: &MapSpace, classes: &Classes, high_water: u32, segment
         let len = space.region.word(at).load(Ordering::Acquire) & 0xffff_ffff;
         classes.of_value(len as usize) == class && space.verify_block(at, capacity, buffer).is_some()
     };
-    for class in all.map(|class| class as Class).filter(|class| !is_leaf_class(*class)) {
+    for class in classes.all().filter(|class| !is_leaf_class(*class)) {
         let cut = classes.cut(class);
         let mut blocks = (0..cut.chunk_count).flat_map(|chunk| {
             (0..cut.slots(chunk)).map(move |slot| chunk * cut.chunk_bytes + slot * cut.slot_bytes)

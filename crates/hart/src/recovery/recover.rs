@@ -8,19 +8,20 @@
 //! Recovery writes nothing to the medium but the effects of a committed batch, which are idempotent; so a crash
 //! during recovery equals a crash before it. (A map of an older version is upgraded: `recovery/upgrade.rs`. A
 //! region that has become larger gets a larger directory: `recovery/move_directory.rs`.) Recovery corrects a torn
-//! update in memory only, because both readings of the line mean the same.
+//! update in memory only, because both readings of the line mean the same. But of two leaves of one key, between which
+//! a crash stopped an update, it frees the older one: that one would come back if the key were deleted later.
 
 use crate::alloc::provide_again;
 use crate::format::layout::{
     FORMAT_VERSION, Geometry, LEAF_META, ROOT_BATCH, ROOT_BYTES, ROOT_HIGH_WATER, SegmentKind, Tag,
     VERSION_OF_REMOVALS, VERSION_OF_ZEROS, seal,
 };
-use crate::format::leaf::Value;
+use crate::format::leaf::{Meta, Value};
 use crate::format::redo_list;
 use crate::format::redo_list::RedoEntry;
 use crate::format::size_class::Class;
 use crate::hart::Hart;
-use crate::index::{BuildItem, DuplicateKey, entry_of};
+use crate::index::{BuildItem, DuplicateKey, Leaf, entry_of};
 use crate::recovery::move_directory;
 use crate::recovery::presume;
 use crate::recovery::scan;
@@ -59,8 +60,11 @@ struct Sweep<'a> {
     has_removals: bool,
     /// The greatest number of a batch in them.
     last_removals: AtomicU64,
+    /// The slots of leaves that an update had replaced when a crash stopped it.
+    replaced: Mutex<Vec<u64>>,
     verify_values: bool,
     salvage: bool,
+    read_only: bool,
     damage: Mutex<Vec<Damage>>,
 }
 
@@ -94,13 +98,14 @@ impl Hart {
         let mut sweep = Sweep::new(&hart, options, high_water)?;
         sweep.has_removals = version >= VERSION_OF_REMOVALS;
         root_damage.into_iter().try_for_each(|found| sweep.report(found))?;
-        sweep.replay_batch(options.read_only, &mut report)?;
+        sweep.replay_batch(&mut report)?;
         sweep.fits_memory(options)?;
-        let harvests = sweep.leaves()?;
+        let mut harvests = sweep.leaves()?;
         hart.last_removals.store(sweep.last_removals.load(Ordering::Relaxed), Ordering::Relaxed);
         report.scan_ns = started.elapsed().as_nanos() as u64;
         let started = Instant::now();
         report.records = sweep.build(&harvests)?;
+        sweep.free_replaced(&mut harvests);
         report.segments_reclaimed = sweep.hand_over(harvests);
         if !options.read_only {
             provide_again(&hart.space, high_water, &sweep.used())?;
@@ -169,8 +174,10 @@ impl<'a> Sweep<'a> {
             lost: Vec::new(),
             has_removals: true,
             last_removals: AtomicU64::new(0),
+            replaced: Mutex::default(),
             verify_values: options.verify_values,
             salvage: options.salvage,
+            read_only: options.read_only,
             damage: Mutex::default(),
         };
         let classes = &hart.alloc.classes;
@@ -220,8 +227,8 @@ impl<'a> Sweep<'a> {
     }
 
     /// Applies the redo list of a committed batch, if there is one.
-    fn replay_batch(&self, read_only: bool, report: &mut RecoveryReport) -> Result<()> {
-        let region = self.hart.region();
+    fn replay_batch(&self, report: &mut RecoveryReport) -> Result<()> {
+        let (region, read_only) = (self.hart.region(), self.read_only);
         let area = match scan::batch_area(&self.hart.space) {
             Ok(None) => return Ok(()),
             Ok(Some(area)) => area,
@@ -406,8 +413,8 @@ impl<'a> Sweep<'a> {
                     continue;
                 }
                 match self.leaf(cut, offset, key, value) {
-                    Ok(()) => {
-                        let (group, pending) = pending(key, space.leaf(offset));
+                    Ok(found) => {
+                        let (group, pending) = pending(key, space.leaf(offset, key.len(), found));
                         harvest.groups[group].push(pending);
                     }
                     // The slot of a salvaged leaf stays out of use: its bit is set.
@@ -420,21 +427,24 @@ impl<'a> Sweep<'a> {
         Ok(())
     }
 
-    /// Verifies one leaf and marks its value's block; its key is left in `key`.
+    /// Verifies one leaf and marks its value's block; its key is left in `key`. Returns the value.
     fn leaf(
         &self,
         cut: &crate::format::size_class::Cut,
         offset: u64,
         key: &mut Vec<u8>,
         value: &mut Vec<u8>,
-    ) -> std::result::Result<(), Damage> {
+    ) -> std::result::Result<Value, Damage> {
         let space = &self.hart.space;
         let found = scan::leaf(space, cut, offset, key)?;
         if found.torn {
             // Not flushed: either form of the line reads as this value.
             space.region.store(offset + LEAF_META, found.meta.0, Ordering::Release);
         }
-        let Some(block) = Value::block_offset(found.value) else { return Ok(()) };
+        if self.verify_values && found.value.is_in_slot() {
+            scan::slot_value(space, offset, key.len(), found.value, value)?;
+        }
+        let Some(block) = found.value.block_offset() else { return Ok(found.value) };
         let classes = &self.hart.alloc.classes;
         let place = if self.verify_values {
             scan::block(space, classes, &self.kinds, block, value)?.0
@@ -450,7 +460,7 @@ impl<'a> Sweep<'a> {
             }
             BlockPlace::Extent { head } => self.extents[head as usize].swap(true, Ordering::Relaxed),
         };
-        if taken { Err(damage(block, "two leaves refer to this value")) } else { Ok(()) }
+        if taken { Err(damage(block, "two leaves refer to this value")) } else { Ok(found.value) }
     }
 
     /// Builds the index, group by group. Returns the number of records.
@@ -508,14 +518,70 @@ impl<'a> Sweep<'a> {
             match self.hart.index.build_entry(entry, &mut items[..count]) {
                 Ok(()) => return Ok(count as u64),
                 Err(DuplicateKey(one, other)) => {
-                    let offset = self.hart.space.offset(other);
-                    let twin = self.hart.space.offset(one);
-                    self.report(damage(offset, format!("the leaf has the key of the leaf at byte {twin}")))?;
-                    let place = items[..count].iter().position(|item| item.leaf == other);
+                    let dropped = self.dropped(one, other)?;
+                    let place = items[..count].iter().position(|item| item.leaf == dropped);
                     items.swap(place.expect("the index names a leaf that it was given"), count - 1);
                     count -= 1;
                 }
             }
+        }
+    }
+
+    /// Which of two leaves of one key does not count.
+    fn dropped(&self, one: Leaf, other: Leaf) -> Result<Leaf> {
+        let space = &self.hart.space;
+        let meta = |leaf| space.leaf_words(space.offset(leaf)).0;
+        let older = if meta(one).succeeds(meta(other)) {
+            other
+        } else if meta(other).succeeds(meta(one)) {
+            one
+        } else {
+            let twin = space.offset(one);
+            let what = format!("the leaf has the key of the leaf at byte {twin}");
+            self.report(damage(space.offset(other), what))?;
+            return Ok(other);
+        };
+        self.replaced.lock().push(space.offset(older));
+        Ok(older)
+    }
+
+    /// Ends the updates that a crash stopped between the new leaf and the removal of the old one.
+    fn free_replaced(&self, harvests: &mut [Harvest]) {
+        let (space, classes) = (&self.hart.space, &self.hart.alloc.classes);
+        let replaced = std::mem::take(&mut *self.replaced.lock());
+        for &offset in &replaced {
+            let value = self.hart.live_value(offset);
+            if let Some(block) = value.block_offset()
+                && let Ok(place) = scan::block_place(space, classes, &self.kinds, block)
+            {
+                self.unmark(place);
+            }
+            let (segment, place) = space.geometry.locate(offset);
+            let slabs = harvests.iter_mut().flat_map(|harvest| &mut harvest.slabs);
+            for (_, class, masks) in slabs.filter(|slab| slab.0 == segment) {
+                if let Some((chunk, slot)) = classes.cut(*class).slot_at(place) {
+                    masks[chunk as usize] |= 1 << slot;
+                }
+            }
+            // Also with `read_only`, in private memory.
+            space.region.store(offset + LEAF_META, Meta::FREE.0, Ordering::Release);
+            if !self.read_only {
+                space.region.flush(offset + LEAF_META, 8);
+            }
+        }
+        if !replaced.is_empty() && !self.read_only {
+            // Durable-order: the old leaves are gone before a new one can be deleted.
+            space.region.fence();
+        }
+    }
+
+    /// The block has no leaf any more.
+    fn unmark(&self, place: BlockPlace) {
+        match place {
+            BlockPlace::Slot { segment, chunk, slot } => {
+                self.marks[segment as usize][chunk as usize].fetch_and(!(1 << slot), Ordering::Relaxed);
+            }
+            BlockPlace::Extent { head } => self.extents[head as usize].store(false, Ordering::Relaxed),
         }
     }
 
@@ -584,7 +650,7 @@ impl<'a> Sweep<'a> {
 }
 
 /// The group, entry and item of a leaf with this key.
-fn pending(key: &[u8], leaf: crate::index::Leaf) -> (usize, PendingItem) {
+fn pending(key: &[u8], leaf: Leaf) -> (usize, PendingItem) {
     let mut head = [0; 8];
     let tail = key.get(2..).unwrap_or_default();
     let len = tail.len().min(8);

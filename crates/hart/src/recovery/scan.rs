@@ -12,7 +12,7 @@ use crate::format::layout::{
 };
 use crate::format::leaf::{Meta, Value};
 use crate::format::size_class::{Class, Classes, Cut};
-use crate::format::space::MapSpace;
+use crate::format::space::{MapSpace, value_crc};
 use crate::report::Damage;
 use crate::{Error, KEY_BYTES_MAX, Result};
 use mangrove_pool::{DamageCheck, Region};
@@ -236,9 +236,31 @@ pub(crate) fn leaf(
     }
     space.copy_out(offset + LEAF_KEY, key_len, key);
     match meta.settle(key, word) {
+        Some((_, value)) if value.is_in_slot() && value.leaf_bytes(key_len) > cut.slot_bytes as usize => {
+            Err(damage(offset, "the leaf's value is longer than its slot"))
+        }
         Some((settled, value)) => Ok(VerifiedLeaf { meta: settled, value, torn: settled != meta }),
         None => Err(damage(offset, "the leaf does not have its checksum")),
     }
+}
+
+/// Verifies the value behind the key of the leaf at `offset`, which is `value` and was found by [`leaf`]; `buffer`
+/// holds it afterwards. Returns its length.
+pub(crate) fn slot_value(
+    space: &MapSpace,
+    offset: u64,
+    key_len: usize,
+    value: Value,
+    buffer: &mut Vec<u8>,
+) -> std::result::Result<u64, Damage> {
+    let Some((at, len)) = space.slot_value(offset, key_len, value.word) else {
+        return Err(damage(offset, "the leaf's value is longer than its slot"));
+    };
+    space.copy_out(at, len, buffer);
+    if u64::from(value_crc(buffer)) != value.word >> 32 {
+        return Err(damage(offset, "the value does not have its checksum"));
+    }
+    Ok(len as u64)
 }
 
 /// Where a value's block lies, according to the directory.

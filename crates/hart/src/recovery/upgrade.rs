@@ -1,6 +1,7 @@
 //! Makes a map of an older version one of the present version, when it is opened for writing.
 //!
-//! Before version 4 the word that says where the directory lies may be anything; the upgrade makes it say what was so
+//! Before version 5 no value lies behind its key, and there are fewer classes of leaves; nothing has to change. Before
+//! version 4 the word that says where the directory lies may be anything; the upgrade makes it say what was so
 //! then. Before version 3 the removal words of a chunk's header may be anything; the upgrade makes them zero. In
 //! version 1 a zero word means a segment, a chunk or a slot that is free; the upgrade replaces each such word by the
 //! mark that it has now. A map of an older version may have both forms, so a crash in between leaves a map of that
@@ -11,7 +12,8 @@
 
 use crate::format::layout::{
     CHUNK_BITMAP, CHUNK_REMOVALS, CHUNK_REMOVALS_SEAL, FORMAT_VERSION, LEAF_META, ROOT_BATCH, ROOT_CRC,
-    ROOT_DIRECTORY, ROOT_HIGH_WATER, ROOT_VERSION, SegmentKind, Tag, VERSION_OF_REMOVALS, encode_kind, seal,
+    ROOT_DIRECTORY, ROOT_HIGH_WATER, ROOT_VERSION, SegmentKind, Tag, VERSION_OF_MOVES, VERSION_OF_REMOVALS,
+    encode_kind, seal,
 };
 use crate::format::leaf::Meta;
 use crate::hart::{Hart, root_crc};
@@ -22,8 +24,10 @@ use std::sync::atomic::Ordering;
 /// thread uses it.
 pub(crate) fn run(hart: &Hart, version: u32, kinds: &[SegmentKind]) {
     let region = hart.region();
-    region.store(ROOT_DIRECTORY, seal(Tag::Place, 0), Ordering::Release);
-    region.flush(ROOT_DIRECTORY, 8);
+    if version < VERSION_OF_MOVES {
+        region.store(ROOT_DIRECTORY, seal(Tag::Place, 0), Ordering::Release);
+        region.flush(ROOT_DIRECTORY, 8);
+    }
     if hart.space.zeros_are_free() {
         mark_zeros(hart, kinds);
     }

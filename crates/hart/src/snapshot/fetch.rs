@@ -9,11 +9,11 @@ use crate::bounds::{FETCH_BYTES_MAX, as_slices, is_before, is_beyond};
 use crate::format::leaf::Value;
 use crate::format::space::LeafKeys;
 use crate::hart::Hart;
-use crate::index::{Direction, IndexCursor};
+use crate::index::{Direction, IndexCursor, Leaf};
 use crate::operations::read::Read;
 use crate::snapshot::pin::Pin;
 use crate::snapshot::pre_images::PreImages;
-use std::ops::Bound;
+use std::ops::{Bound, Range};
 use std::sync::Arc;
 
 /// Records of the first fetch; each further one fetches twice as many.
@@ -143,12 +143,19 @@ pub(super) fn fetch_live<'a>(
     });
     let count = end.fetch_count;
     let items = &mut end.items;
+    let damage = &mut end.damage;
     let mut blocks = false;
     let mut beyond = false;
-    let read = |leaf| hart.live_value(hart.space.offset(leaf));
-    let take = |bytes: &mut Vec<u8>, start: usize, value: Value| {
-        let middle = bytes.len();
-        let key = &bytes[start..];
+    let read = |leaf: Leaf, bytes: &mut Vec<u8>| {
+        let offset = hart.space.offset(leaf);
+        let (meta, word) = hart.space.leaf_words(offset);
+        let value = Value { kind: meta.kind(), word };
+        let behind = value.is_in_slot().then(|| hart.append_slot(offset, meta.key_len(), word, bytes));
+        (value, behind)
+    };
+    let take = |bytes: &mut Vec<u8>, place: Range<usize>, (value, behind): (Value, Option<Read>)| {
+        let middle = place.end;
+        let key = &bytes[place.clone()];
         beyond = match direction {
             Direction::Forward => is_beyond(key, upper),
             Direction::Backward => is_before(key, lower),
@@ -156,7 +163,15 @@ pub(super) fn fetch_live<'a>(
         if beyond {
             return false;
         }
-        let (value, value_len) = if let Some(block) = value.block_offset() {
+        let (value, value_len) = if let Some(behind) = behind {
+            if matches!(behind, Read::Copied) {
+                (middle, bytes.len() - middle)
+            } else {
+                bytes.truncate(middle);
+                damage.push(behind);
+                (damage.len() - 1, DAMAGED)
+            }
+        } else if let Some(block) = value.block_offset() {
             hart.prefetch_block(block);
             blocks = true;
             (block as usize, BLOCK)
@@ -167,10 +182,11 @@ pub(super) fn fetch_live<'a>(
             bytes.truncate(middle + len);
             (middle, len)
         };
-        items.push(FetchedItem { key: start, key_len: middle - start, value, value_len });
+        items.push(FetchedItem { key: place.start, key_len: place.len(), value, value_len });
         true
     };
-    let complete = cursor.advance_many(count, &mut end.bytes, read, take) || beyond;
+    let complete =
+        cursor.advance_many(count, &mut end.bytes, |leaf| leaf.prefetch_lines(1), read, take) || beyond;
     let whole = !blocks || copy_blocks(hart, end);
     // Next time no more leaves than fit with their values: the rest would be read for nothing.
     let enough = end.bytes.len() > FETCH_BYTES_MAX;
@@ -197,10 +213,10 @@ fn copy_blocks(hart: &Hart, end: &mut RangeEnd<'_>) -> bool {
                 }
                 Read::Inline(_) | Read::Copied => (start, bytes.len() - start),
             };
-        }
-        if bytes.len() > FETCH_BYTES_MAX {
-            taken = number + 1;
-            break;
+            if bytes.len() > FETCH_BYTES_MAX {
+                taken = number + 1;
+                break;
+            }
         }
     }
     let whole = taken == end.items.len();

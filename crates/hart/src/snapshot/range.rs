@@ -5,7 +5,7 @@
 //! ends at the last one that it took. `lower` and `upper` bound what neither end has fetched yet.
 
 use crate::bounds::{as_slices, is_before, is_beyond, is_ordered};
-use crate::format::leaf::{INLINE_BYTES_MAX, KIND_BLOCK};
+use crate::format::leaf::{INLINE_BYTES_MAX, KIND_BLOCK, KIND_SLOT};
 use crate::format::space::LeafRecord;
 use crate::hart::Hart;
 use crate::index::{Direction, Streamed, VisitOutcome};
@@ -262,7 +262,9 @@ impl<'a> Range<'a> {
 /// another one, has changed since, or it is damaged. A value in a block is copied to `buffer`.
 #[inline]
 fn streamed_value<'v>(pin: &Pin<'_>, record: &'v LeafRecord, buffer: &'v mut Vec<u8>) -> Option<&'v [u8]> {
-    let value = if record.kind == KIND_BLOCK {
+    let value = if record.kind == KIND_SLOT {
+        record.slot_value()
+    } else if record.kind == KIND_BLOCK {
         buffer.clear();
         if !matches!(pin.hart.append_block(record.word(), buffer), Read::Copied) {
             return None;
