@@ -92,6 +92,31 @@ fn a_reader_and_a_little_more_space_move_nothing() {
     }
 }
 
+fn set_version(region: &Region, version: u64) {
+    region.store(8, version | u64::from(SHIFT) << 32, Ordering::Relaxed);
+    let line: Vec<u8> =
+        (0..7).flat_map(|n| region.word(n * 8).load(Ordering::Relaxed).to_le_bytes()).collect();
+    region.store(56, u64::from(crc32c(0, &line)), Ordering::Relaxed);
+}
+
+/// In version 4 the directory may lie in segments already.
+#[test]
+fn a_map_of_version_4_keeps_its_directory() {
+    let (whole, _) = Counting::region(4 << 20, false);
+    let mut model = Model::new();
+    let hart = Hart::create(whole.first(1 << 20), &options()).unwrap();
+    fill(&hart, &mut model);
+    drop(hart);
+    drop(recover(whole.clone()));
+    let place = whole.word(192).load(Ordering::Relaxed);
+    assert_ne!(place >> 24, 0, "the directory has moved");
+    set_version(&whole, 4);
+    assert_holds(&recover(whole.clone()), &model);
+    assert_eq!(whole.word(8).load(Ordering::Relaxed) as u32, 5);
+    assert_eq!(whole.word(192).load(Ordering::Relaxed), place);
+    assert_holds(&recover(whole), &model);
+}
+
 /// A map of an older version is upgraded first.
 #[test]
 fn a_map_of_version_3_grows() {
@@ -101,10 +126,7 @@ fn a_map_of_version_3_grows() {
     fill(&hart, &mut model);
     drop(hart);
     whole.store(192, 0x1234_5678, Ordering::Relaxed);
-    whole.store(8, 3 | u64::from(SHIFT) << 32, Ordering::Relaxed);
-    let line: Vec<u8> =
-        (0..7).flat_map(|n| whole.word(n * 8).load(Ordering::Relaxed).to_le_bytes()).collect();
-    whole.store(56, u64::from(crc32c(0, &line)), Ordering::Relaxed);
+    set_version(&whole, 3);
     let reader = Hart::recover(whole.first(1 << 20), &Options { read_only: true, ..options() }).unwrap().0;
     assert_holds(&reader, &model);
     drop(reader);
