@@ -86,7 +86,7 @@ fn what_is_deleted_comes_back() {
     }
     let before = map.range::<&[u8]>(..).unwrap();
     let report = map.compact().unwrap();
-    assert!(report.moved > 5_000 && report.bytes_given_back > full / 2, "{report:?}");
+    assert!(report.moved > 2_500 && report.bytes_given_back > full / 2, "{report:?}");
     // An iterator from before sees what it saw.
     assert_eq!(before.map(Result::unwrap).count(), RECORDS as usize / 10);
     assert!(map.check().unwrap().is_sound(), "{:?}", map.check().unwrap().problems);

@@ -13,6 +13,7 @@ use crate::index::{Direction, IndexCursor, Leaf};
 use crate::operations::read::Read;
 use crate::snapshot::pin::Pin;
 use crate::snapshot::pre_images::PreImages;
+use std::cell::Cell;
 use std::ops::{Bound, Range};
 use std::sync::Arc;
 
@@ -36,6 +37,9 @@ pub(super) struct FetchedItem {
 const BLOCK: usize = usize::MAX;
 /// See [`FetchedItem::value_len`].
 const DAMAGED: usize = usize::MAX - 1;
+
+/// No kind of a value: what lies behind the key cannot be returned.
+const BAD: u8 = u8::MAX;
 
 /// What one end has fetched and not returned yet, in the direction of that end.
 pub(super) struct RangeEnd<'a> {
@@ -144,16 +148,23 @@ pub(super) fn fetch_live<'a>(
     let count = end.fetch_count;
     let items = &mut end.items;
     let damage = &mut end.damage;
+    let bad = Cell::new(None);
     let mut blocks = false;
     let mut beyond = false;
     let read = |leaf: Leaf, bytes: &mut Vec<u8>| {
         let offset = hart.space.offset(leaf);
         let (meta, word) = hart.space.leaf_words(offset);
         let value = Value { kind: meta.kind(), word };
-        let behind = value.is_in_slot().then(|| hart.append_slot(offset, meta.key_len(), word, bytes));
-        (value, behind)
+        if value.is_in_slot() {
+            let behind = hart.append_slot(offset, meta.key_len(), word, bytes);
+            if !matches!(behind, Read::Copied) {
+                bad.set(Some(behind));
+                return Value { kind: BAD, word };
+            }
+        }
+        value
     };
-    let take = |bytes: &mut Vec<u8>, place: Range<usize>, (value, behind): (Value, Option<Read>)| {
+    let take = |bytes: &mut Vec<u8>, place: Range<usize>, value: Value| {
         let middle = place.end;
         let key = &bytes[place.clone()];
         beyond = match direction {
@@ -163,14 +174,12 @@ pub(super) fn fetch_live<'a>(
         if beyond {
             return false;
         }
-        let (value, value_len) = if let Some(behind) = behind {
-            if matches!(behind, Read::Copied) {
-                (middle, bytes.len() - middle)
-            } else {
-                bytes.truncate(middle);
-                damage.push(behind);
-                (damage.len() - 1, DAMAGED)
-            }
+        let (value, value_len) = if value.is_in_slot() {
+            (middle, bytes.len() - middle)
+        } else if value.kind == BAD {
+            bytes.truncate(middle);
+            damage.extend(bad.get());
+            (damage.len() - 1, DAMAGED)
         } else if let Some(block) = value.block_offset() {
             hart.prefetch_block(block);
             blocks = true;
