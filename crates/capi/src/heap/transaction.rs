@@ -142,9 +142,9 @@ pub unsafe extern "C-unwind" fn mangrove_transaction_read(
 }
 
 /// As mangrove_transaction, but returns before what the body changed, and what it read, is durable; *ticket
-/// names it for mangrove_heap_wait. Many commits then share one fence or one device write. Other transactions
-/// see the changes at once; those that wait for durability return when what they saw is durable, too. A commit
-/// that no thread waits for becomes durable within about 100 ms, and when the heap is closed.
+/// (may be NULL) names it for mangrove_heap_wait. Many commits then share one fence or one device write. Other
+/// transactions see the changes at once; those that wait for durability return when what they saw is durable,
+/// too. A commit that no thread waits for becomes durable within about 100 ms, and when the heap is closed.
 /// Crash: a prefix of the commits is kept, in their order. Threads: any.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn mangrove_transaction_nowait(
