@@ -57,6 +57,8 @@ pub(crate) enum Expected<'a> {
 enum Done {
     Inserted,
     Updated,
+    /// Updated, in another slot.
+    Replaced,
     Removed,
     /// The record was not as expected.
     Unchanged,
@@ -75,11 +77,9 @@ struct WriteEdit<'a> {
     /// Kind and word of the new value.
     kind: u64,
     word: u64,
-    /// The slot of the leaf that is there, and the one allocated for a new leaf (0: none yet).
+    /// The slot of the leaf that is there, or that was replaced, and the one allocated for a new leaf (0: none yet).
     slot: u64,
     allocated: u64,
-    /// The slot that the record has left (0: none).
-    left: u64,
     /// The leaf's words before the change, and its meta word with the new value (0: none fits).
     old_meta: u64,
     old_word: u64,
@@ -235,7 +235,6 @@ impl Hart {
             word,
             slot: 0,
             allocated: 0,
-            left: 0,
             old_meta: 0,
             old_word: 0,
             meta: 0,
@@ -444,8 +443,9 @@ impl WriteEdit<'_> {
         region.fence();
         region.store(left + LEAF_META, Meta::FREE.0, Ordering::Release);
         region.flush(left + LEAF_META, 8);
-        (self.left, self.done) = (left, Done::Updated);
-        LeafChange::Insert(self.leaf())
+        let leaf = self.leaf();
+        (self.slot, self.done) = (left, Done::Replaced);
+        LeafChange::Insert(leaf)
     }
 
     /// Stores and flushes the two words of the leaf that is there.
@@ -495,10 +495,9 @@ impl WriteEdit<'_> {
                 hart.writer_gate.add_records(lane, 1);
                 return;
             }
-            Done::Updated => {
-                if self.left != 0 {
-                    hart.alloc.free(lane, self.left);
-                }
+            Done::Updated => self.old(),
+            Done::Replaced => {
+                hart.alloc.free(lane, self.slot);
                 self.old()
             }
             Done::Removed => {
