@@ -52,6 +52,7 @@ fn every_entry_point_is_guarded() {
             "set_option!(guard_unit, ",
             "unsafe { moving(",
             "with_tx(tx, ",
+            "with_tx_uncancelled(tx, ",
             "unsafe { allocate(tx, ",
             "run(heap, ",
         ],
