@@ -190,7 +190,7 @@ fn waitaof_counts_the_server_itself() {
         return;
     }
     let dir = tempfile::tempdir().unwrap();
-    let server = Server::serving(dir.path(), &[]);
+    let _server = Server::serving(dir.path(), &[]);
     let mut stream = UnixStream::connect(dir.path().join("s")).unwrap();
     stream.write_all(b"SET key value\r\nWAITAOF 1 0 100\r\nWAITAOF 1 1 100\r\n").unwrap();
     let expected = b"+OK\r\n*2\r\n:1\r\n:0\r\n*2\r\n:1\r\n:0\r\n";
