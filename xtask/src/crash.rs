@@ -39,6 +39,9 @@ pub(crate) struct Args {
     /// shadow does not reach)
     #[arg(long, requires = "planted")]
     own: bool,
+    /// With --planted: only every N-th of those places, in the order of their names
+    #[arg(long, requires = "planted", value_name = "N", default_value = "1")]
+    every: std::num::NonZeroUsize,
     /// Silence one site, as --planted prints it ("FILE:LINE:COLUMN KIND").
     #[arg(long, value_name = "SITE")]
     without: Option<SiteKey>,
@@ -56,7 +59,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
         return replay(&args, token);
     }
     if args.planted {
-        return planted::run(args.engine, args.seed, args.images.unwrap_or(60_000), args.jobs, args.own);
+        let (images, every) = (args.images.unwrap_or(60_000), args.every.get());
+        return planted::run(args.engine, args.seed, images, args.jobs, args.own, every);
     }
     let images = args.images.unwrap_or(100_000);
     let domains = if args.domain == "all" {

@@ -25,11 +25,19 @@ enum Verdict {
     Survived,
 }
 
-/// Injects a fault at every call site that the workloads reach; prints the table and caught/total.
-pub(super) fn run(engine: EngineKind, seed: u64, images: u64, jobs: usize, own: bool) -> anyhow::Result<()> {
+/// Injects a fault at every call site that the workloads reach, or at the first of `every` in a row; prints the table
+/// and caught/total.
+pub(super) fn run(
+    engine: EngineKind,
+    seed: u64,
+    images: u64,
+    jobs: usize,
+    own: bool,
+    every: usize,
+) -> anyhow::Result<()> {
     eprintln!("looking for flushes, fences, waits and syncs that the workloads reach");
     let sites = sites_of(engine, seed, own)?;
-    let list: Vec<&SiteKey> = sites.keys().collect();
+    let list: Vec<&SiteKey> = sites.keys().step_by(every).collect();
     let next = AtomicUsize::new(0);
     let verdicts: Mutex<BTreeMap<usize, Verdict>> = Mutex::default();
     std::thread::scope(|scope| {
@@ -60,7 +68,8 @@ pub(super) fn run(engine: EngineKind, seed: u64, images: u64, jobs: usize, own: 
     for place in unreached(engine, &sites, own)? {
         println!("not reached by any workload: {place}");
     }
-    println!("planted bugs: {}/{} caught", list.len() - survivors.len(), list.len());
+    let of = if every > 1 { format!(" ({} call sites)", sites.len()) } else { String::new() };
+    println!("planted bugs: {}/{} caught{of}", list.len() - survivors.len(), list.len());
     if list.is_empty() {
         bail!("no site was found: the workloads reach nothing");
     }
