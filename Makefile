@@ -80,8 +80,8 @@ install: build
 	$(BUILT)/mangrove completions zsh >$(SHARE)/zsh/site-functions/_mangrove
 	$(BUILT)/mangrove completions fish >$(SHARE)/fish/vendor_completions.d/mangrove.fish
 	$(BUILT)/mangrove man $(SHARE)/man/man1
-	@# The durable server, where `make redis` built it.
-	if [ -x data/valkey/current/valkey-server ]; then \
+	@# The durable server, where `make redis` built it and the program that starts it.
+	if [ -x data/valkey/current/valkey-server ] && [ -x $(BUILT)/mangrove-redis ]; then \
 	    install -m 755 $(BUILT)/mangrove-redis $(DESTDIR)$(PREFIX)/bin/mangrove-redis && \
 	    install -d $(DESTDIR)$(PREFIX)/lib/mangrove-redis/builds && \
 	    cp -a data/valkey/builds/. $(DESTDIR)$(PREFIX)/lib/mangrove-redis/builds/ && \

@@ -129,7 +129,7 @@ fn campaigns() -> Result<Vec<Step>> {
         Step::One("crash, txn, planted", xtask(&["crash", "--engine", "txn", "--planted", "--own"])?),
         Step::One("instructions", xtask(&["instructions"])?),
         Step::One("fuzz", xtask(&["fuzz", "--runs", "400"])?),
-        Step::One("fuzz, planted", xtask(&["fuzz", "--planted"])?),
+        Step::One("fuzz, planted", xtask(&["fuzz", "--planted", "--sparse"])?),
         Step::One("kill9", xtask(&["kill9", "--rounds", "12"])?),
         Step::One("kill9, planted", xtask(&["kill9", "--rounds", "5", "--planted"])?),
         Step::One(

@@ -1,7 +1,13 @@
 //! `cargo xtask fuzz`: builds the fuzz targets with coverage counters and runs them, on stable Rust and
-//! without cargo-fuzz.
+//! without cargo-fuzz. `--runs` calls what the targets call on changed seeds, in this process: nothing is compiled.
 
 use anyhow::{Context, bail};
+use mangrove_crashlab::fuzz::{
+    damage_seeds, damaged_pool, log_parsing, log_seeds, operations, operations_seeds, pool_opening,
+    pool_seeds,
+};
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
@@ -24,7 +30,8 @@ pub(crate) struct Args {
     /// Seconds of fuzzing, split evenly over the targets.
     #[arg(long, default_value_t = 60)]
     seconds: u64,
-    /// Executions of each target, over the seeds alone, instead of a time: as much on a slow machine as on a fast one
+    /// Executions of each target on changed seeds, in this process and without libFuzzer, instead of a time: as much on
+    /// a slow machine as on a fast one
     #[arg(long, conflicts_with = "seconds")]
     runs: Option<u64>,
     /// Only this target: pool, log, operations or damage.
@@ -43,6 +50,9 @@ pub(crate) struct Args {
     /// With --planted: only without this check
     #[arg(long, requires = "planted", value_name = "CHECK")]
     without: Option<String>,
+    /// With --planted: with all checks, blank one block in four
+    #[arg(long, requires = "planted")]
+    sparse: bool,
     /// Write the committed seed corpus anew.
     #[arg(long)]
     write_seeds: bool,
@@ -55,11 +65,12 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
         return write_seeds(&root);
     }
     if args.planted {
-        return planted::run(args.without.as_deref());
+        return planted::run(args.without.as_deref(), args.sparse);
     }
-    // So few runs take less time than optimising the targets would save.
-    let profile = if args.runs.is_some() { "slice" } else { "release" };
-    let binaries = build(&root, profile)?;
+    if let Some(runs) = args.runs {
+        return change_seeds(args.target.as_deref(), runs, args.seed);
+    }
+    let binaries = build(&root)?;
     let wanted = |t: &&str| args.target.as_deref().is_none_or(|wanted| wanted == *t);
     let targets: Vec<&str> = TARGETS.into_iter().filter(wanted).collect();
     if let Some(input) = &args.replay {
@@ -67,20 +78,11 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
         return if status.success() { Ok(()) } else { bail!("the input still finds it: {status}") };
     }
     let share = (args.seconds / targets.len() as u64).max(1);
-    let (how_long, said) = match args.runs {
-        Some(runs) => (format!("-runs={runs}"), format!("{runs} times")),
-        None => (format!("-max_total_time={share}"), format!("for {share} s")),
-    };
+    let how_long = format!("-max_total_time={share}");
     let mut findings = Vec::new();
     for target in targets {
-        eprintln!("fuzzing {target} {said}");
-        let corpus = match args.runs {
-            Some(_) => binaries.join("corpus").join(target),
-            None => root.join("corpus").join(target),
-        };
-        if args.runs.is_some() && corpus.exists() {
-            std::fs::remove_dir_all(&corpus)?;
-        }
+        eprintln!("fuzzing {target} for {share} s");
+        let corpus = root.join("corpus").join(target);
         let result = fuzz(&root, &binaries.join(target), &corpus, &how_long, args.seed)?;
         match result.finding {
             None => println!(
@@ -100,8 +102,59 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Builds all targets with a profile; returns the directory of the binaries.
-fn build(root: &Path, profile: &str) -> anyhow::Result<PathBuf> {
+/// Calls what a target calls on its seeds, each changed in a few places.
+fn change_seeds(target: Option<&str>, runs: u64, seed: u32) -> anyhow::Result<()> {
+    type Seeds = fn() -> Vec<Vec<u8>>;
+    type Target = fn(&[u8]) -> Result<(), String>;
+    let all: [(Seeds, Target); TARGETS.len()] = [
+        (pool_seeds, pool_opening),
+        (log_seeds, log_parsing),
+        (operations_seeds, operations),
+        (damage_seeds, damaged_pool),
+    ];
+    for (name, (seeds, call)) in TARGETS.into_iter().zip(all) {
+        if target.is_some_and(|wanted| wanted != name) {
+            continue;
+        }
+        // Should it end this process, this line says what ran.
+        println!("{name}: {runs} changed seeds");
+        let (begun, seeds) = (Instant::now(), seeds());
+        let mut rng = StdRng::seed_from_u64(u64::from(seed));
+        for run in 0..runs {
+            let mut data = seeds[run as usize % seeds.len()].clone();
+            // The seeds themselves first.
+            let changes = if run < seeds.len() as u64 { 0 } else { rng.random_range(1..6) };
+            (0..changes).for_each(|_| change(&mut data, &mut rng));
+            if let Err(finding) = call(&data) {
+                let path = std::env::temp_dir().join(format!("mangrove-{name}-{seed}-{run}"));
+                std::fs::write(&path, &data).with_context(|| format!("cannot write {}", path.display()))?;
+                bail!("{finding}\n  replay: cargo xtask fuzz --target {name} --replay {}", path.display());
+            }
+        }
+        println!("{name:>10}: {:.1} s, no finding", begun.elapsed().as_secs_f64());
+    }
+    println!("no finding");
+    Ok(())
+}
+
+/// Changes, repeats or removes some bytes.
+fn change(data: &mut Vec<u8>, rng: &mut StdRng) {
+    let at = rng.random_range(0..data.len() + 1);
+    let end = (at + rng.random_range(1..9)).min(data.len());
+    match rng.random_range(0..4) {
+        0 if at < end => data[at] ^= 1 << rng.random_range(0..8),
+        1 => data[at..end].fill_with(|| rng.random()),
+        2 => drop(data.drain(at..end)),
+        _ => {
+            let copied = data[at..end].to_vec();
+            let to = rng.random_range(0..data.len() + 1);
+            data.splice(to..to, copied);
+        }
+    }
+}
+
+/// Builds all targets; returns the directory of the binaries.
+fn build(root: &Path) -> anyhow::Result<PathBuf> {
     let compiler = std::env::var("CXX").unwrap_or_else(|_| "c++".to_owned());
     let probe = Command::new(&compiler).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
     if !probe.is_ok_and(|status| status.success()) {
@@ -114,7 +167,7 @@ fn build(root: &Path, profile: &str) -> anyhow::Result<PathBuf> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     // With --target the flags do not apply to build scripts and macros, which run on the host.
     let status = Command::new(cargo)
-        .args(["build", "--profile", profile, "--target", &triple, "--manifest-path"])
+        .args(["build", "--release", "--target", &triple, "--manifest-path"])
         .arg(root.join("Cargo.toml"))
         .arg("--target-dir")
         .arg(&folder)
@@ -125,7 +178,7 @@ fn build(root: &Path, profile: &str) -> anyhow::Result<PathBuf> {
     if !status.success() {
         bail!("the fuzz targets do not build");
     }
-    Ok(folder.join(triple).join(profile))
+    Ok(folder.join(triple).join("release"))
 }
 
 fn host() -> anyhow::Result<String> {
@@ -187,7 +240,6 @@ fn fuzz(root: &Path, binary: &Path, corpus: &Path, how_long: &str, seed: u32) ->
 
 /// Writes the seed corpus that the repository holds.
 fn write_seeds(root: &Path) -> anyhow::Result<()> {
-    use mangrove_crashlab::fuzz::{damage_seeds, log_seeds, operations_seeds, pool_seeds};
     let all = [
         ("pool", pool_seeds()),
         ("log", log_seeds()),

@@ -11,8 +11,8 @@ use std::time::Instant;
 const SEARCHES_AT_ONCE: usize = 4;
 
 /// Runs the search. `without`: in this process, without that check; else with all checks, and then in a process for
-/// each check, because a pool without it may end the process.
-pub(super) fn run(without: Option<&str>) -> anyhow::Result<()> {
+/// each check, because a pool without it may end the process. `sparse`: with all checks, of fewer blocks.
+pub(super) fn run(without: Option<&str>, sparse: bool) -> anyhow::Result<()> {
     let begun = Instant::now();
     let mut mapped_first = false;
     if let Some(name) = without {
@@ -30,7 +30,7 @@ pub(super) fn run(without: Option<&str>) -> anyhow::Result<()> {
                 | DamageCheck::BlankSlot
         );
     }
-    let tally = damage_search(true, mapped_first).map_err(anyhow::Error::msg)?;
+    let tally = damage_search(!sparse, mapped_first).map_err(anyhow::Error::msg)?;
     println!(
         "{} damaged pools: {} refused, the others whole or exempt, {:.1} s",
         tally.tried,
