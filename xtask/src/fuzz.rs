@@ -50,7 +50,7 @@ pub(crate) struct Args {
     /// With --planted: only without this check
     #[arg(long, requires = "planted", value_name = "CHECK")]
     without: Option<String>,
-    /// With --planted: with all checks, blank one block in four
+    /// With --planted: blank one block in four, and leave out one check in four
     #[arg(long, requires = "planted")]
     sparse: bool,
     /// Write the committed seed corpus anew.
