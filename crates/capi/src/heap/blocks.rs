@@ -1,6 +1,6 @@
 //! Blocks of the heap, allocated and freed in transactions.
 
-use super::frame::{Access, End, mangrove_tx, with_tx_uncancelled};
+use super::frame::{Access, End, mangrove_tx, with_tx, with_tx_uncancelled};
 use crate::status::mangrove_status::*;
 use crate::status::{Failure, mangrove_status};
 use mangrove_cabi::{out, put_out};
@@ -87,7 +87,7 @@ pub unsafe extern "C" fn mangrove_tx_usable_bytes(
 ) -> mangrove_status {
     // SAFETY: the header's contract for out-parameters. (Also where there is no transaction.)
     unsafe { put_out(bytes, 0) };
-    with_tx_uncancelled(tx, |access| {
+    with_tx(tx, |access| {
         // SAFETY: the header's contract for out-parameters.
         let bytes = unsafe { out(bytes, 0, "bytes") }?;
         let Some(usable) = access.tx().usable_bytes(at.addr())? else { return Ok(MANGROVE_NOT_FOUND) };

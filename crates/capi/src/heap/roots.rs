@@ -1,6 +1,6 @@
 //! Roots: where a program begins to look, by name.
 
-use super::frame::{End, mangrove_tx, with_tx_uncancelled};
+use super::frame::{End, mangrove_tx, with_tx};
 use crate::map::yes_or;
 use crate::status::mangrove_status::*;
 use crate::status::{Failure, mangrove_status};
@@ -26,7 +26,7 @@ pub unsafe extern "C" fn mangrove_tx_root(
 ) -> mangrove_status {
     // SAFETY: the header's contract for out-parameters. (Also where there is no transaction.)
     unsafe { put_out(at, std::ptr::null_mut()) };
-    with_tx_uncancelled(tx, |access| {
+    with_tx(tx, |access| {
         // SAFETY: the header's contract for out-parameters and text.
         let (at, name) = unsafe { (out(at, std::ptr::null_mut(), "at")?, name_of(name)?) };
         let Some(found) = access.tx().root_bytes(name, bytes as u64)? else { return Ok(MANGROVE_NOT_FOUND) };
@@ -46,7 +46,7 @@ pub unsafe extern "C" fn mangrove_tx_set_root(
     at: *const c_void,
     bytes: usize,
 ) -> mangrove_status {
-    with_tx_uncancelled(tx, |access| {
+    with_tx(tx, |access| {
         // SAFETY: the header's contract for text.
         let name = unsafe { name_of(name) }?;
         if !at.is_null() {
@@ -64,7 +64,7 @@ pub unsafe extern "C" fn mangrove_tx_remove_root(
     tx: *mut mangrove_tx,
     name: *const c_char,
 ) -> mangrove_status {
-    with_tx_uncancelled(tx, |access| {
+    with_tx(tx, |access| {
         // SAFETY: the header's contract for text.
         let name = unsafe { name_of(name) }?;
         Ok(yes_or(access.tx().remove_root(name)?, MANGROVE_NOT_FOUND))
