@@ -14,7 +14,20 @@ use std::time::Instant;
 
 mod planted;
 
-const TARGETS: [&str; 4] = ["pool", "log", "operations", "damage"];
+/// A target of fuzzing, which a program in `fuzz/targets` wraps.
+struct Target {
+    name: &'static str,
+    /// Its committed corpus.
+    seeds: fn() -> Vec<Vec<u8>>,
+    call: fn(&[u8]) -> Result<(), String>,
+}
+
+const TARGETS: [Target; 4] = [
+    Target { name: "pool", seeds: pool_seeds, call: pool_opening },
+    Target { name: "log", seeds: log_seeds, call: log_parsing },
+    Target { name: "operations", seeds: operations_seeds, call: operations },
+    Target { name: "damage", seeds: damage_seeds, call: damaged_pool },
+];
 /// What libFuzzer reads; the compiler's own coverage pass makes it.
 const RUSTFLAGS: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
@@ -35,7 +48,7 @@ pub(crate) struct Args {
     #[arg(long, conflicts_with = "seconds")]
     runs: Option<u64>,
     /// Only this target: pool, log, operations or damage.
-    #[arg(long, value_parser = TARGETS)]
+    #[arg(long, value_parser = TARGETS.map(|target| target.name))]
     target: Option<String>,
     /// Run this input once (an artifact of an earlier finding); needs --target.
     #[arg(long, value_name = "FILE", requires = "target")]
@@ -71,8 +84,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
         return change_seeds(args.target.as_deref(), runs, args.seed);
     }
     let binaries = build(&root)?;
-    let wanted = |t: &&str| args.target.as_deref().is_none_or(|wanted| wanted == *t);
-    let targets: Vec<&str> = TARGETS.into_iter().filter(wanted).collect();
+    let targets: Vec<&str> = wanted(args.target.as_deref()).map(|target| target.name).collect();
     if let Some(input) = &args.replay {
         let status = Command::new(binaries.join(targets[0])).arg(input).status()?;
         return if status.success() { Ok(()) } else { bail!("the input still finds it: {status}") };
@@ -102,20 +114,14 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// The target of this name; all without a name.
+fn wanted(name: Option<&str>) -> impl Iterator<Item = Target> {
+    TARGETS.into_iter().filter(move |target| name.is_none_or(|name| name == target.name))
+}
+
 /// Calls what a target calls on its seeds, each changed in a few places.
 fn change_seeds(target: Option<&str>, runs: u64, seed: u32) -> anyhow::Result<()> {
-    type Seeds = fn() -> Vec<Vec<u8>>;
-    type Target = fn(&[u8]) -> Result<(), String>;
-    let all: [(Seeds, Target); TARGETS.len()] = [
-        (pool_seeds, pool_opening),
-        (log_seeds, log_parsing),
-        (operations_seeds, operations),
-        (damage_seeds, damaged_pool),
-    ];
-    for (name, (seeds, call)) in TARGETS.into_iter().zip(all) {
-        if target.is_some_and(|wanted| wanted != name) {
-            continue;
-        }
+    for Target { name, seeds, call } in wanted(target) {
         // Should it end this process, this line says what ran.
         println!("{name}: {runs} changed seeds");
         let (begun, seeds) = (Instant::now(), seeds());
@@ -240,14 +246,8 @@ fn fuzz(root: &Path, binary: &Path, corpus: &Path, how_long: &str, seed: u32) ->
 
 /// Writes the seed corpus that the repository holds.
 fn write_seeds(root: &Path) -> anyhow::Result<()> {
-    let all = [
-        ("pool", pool_seeds()),
-        ("log", log_seeds()),
-        ("operations", operations_seeds()),
-        ("damage", damage_seeds()),
-    ];
-    for (target, seeds) in all {
-        let folder = root.join("seeds").join(target);
+    for target in TARGETS {
+        let (folder, seeds) = (root.join("seeds").join(target.name), (target.seeds)());
         std::fs::create_dir_all(&folder)?;
         for (n, seed) in seeds.iter().enumerate() {
             std::fs::write(folder.join(format!("{n:02}")), seed)?;
