@@ -29,6 +29,14 @@ fn fill(hart: &Hart, model: &mut Model) {
     }
 }
 
+/// A map that fills the first MiB of a region of so many bytes.
+fn full_map(bytes: usize) -> (Region, Model) {
+    let (whole, _) = Counting::region(bytes, false);
+    let mut model = Model::new();
+    fill(&Hart::create(whole.first(1 << 20), &options()).unwrap(), &mut model);
+    (whole, model)
+}
+
 fn assert_holds(hart: &Hart, model: &Model) {
     assert_eq!(hart.check().unwrap().damage, []);
     assert_eq!(hart.count().unwrap(), model.len() as u64);
@@ -43,11 +51,7 @@ fn recover(region: Region) -> Hart {
 
 #[test]
 fn the_directory_moves_as_often_as_the_region_grows() {
-    let (whole, _) = Counting::region(32 << 20, false);
-    let mut model = Model::new();
-    let hart = Hart::create(whole.first(1 << 20), &options()).unwrap();
-    fill(&hart, &mut model);
-    drop(hart);
+    let (whole, mut model) = full_map(32 << 20);
     let place = || whole.word(192).load(Ordering::Relaxed) >> 24;
     let (mut places, mut counts) = (vec![place()], vec![model.len()]);
     for bytes in [3u64 << 20, 11 << 20, 32 << 20] {
@@ -79,11 +83,7 @@ fn the_directory_moves_as_often_as_the_region_grows() {
 
 #[test]
 fn a_reader_and_a_little_more_space_move_nothing() {
-    let (whole, _) = Counting::region(4 << 20, false);
-    let mut model = Model::new();
-    let hart = Hart::create(whole.first(1 << 20), &options()).unwrap();
-    fill(&hart, &mut model);
-    drop(hart);
+    let (whole, model) = full_map(4 << 20);
     let read_only = Options { read_only: true, ..options() };
     for (options, bytes) in [(&read_only, 4 << 20), (&options(), (1 << 20) + 4095)] {
         let (hart, _) = Hart::recover(whole.first(bytes), options).unwrap();
@@ -102,11 +102,7 @@ fn set_version(region: &Region, version: u64) {
 /// In version 4 the directory may lie in segments already.
 #[test]
 fn a_map_of_version_4_keeps_its_directory() {
-    let (whole, _) = Counting::region(4 << 20, false);
-    let mut model = Model::new();
-    let hart = Hart::create(whole.first(1 << 20), &options()).unwrap();
-    fill(&hart, &mut model);
-    drop(hart);
+    let (whole, model) = full_map(4 << 20);
     drop(recover(whole.clone()));
     let place = whole.word(192).load(Ordering::Relaxed);
     assert_ne!(place >> 24, 0, "the directory has moved");
@@ -120,11 +116,7 @@ fn a_map_of_version_4_keeps_its_directory() {
 /// A map of an older version is upgraded first.
 #[test]
 fn a_map_of_version_3_grows() {
-    let (whole, _) = Counting::region(4 << 20, false);
-    let mut model = Model::new();
-    let hart = Hart::create(whole.first(1 << 20), &options()).unwrap();
-    fill(&hart, &mut model);
-    drop(hart);
+    let (whole, mut model) = full_map(4 << 20);
     whole.store(192, 0x1234_5678, Ordering::Relaxed);
     set_version(&whole, 3);
     let reader = Hart::recover(whole.first(1 << 20), &Options { read_only: true, ..options() }).unwrap().0;
@@ -143,11 +135,7 @@ fn a_map_of_version_3_grows() {
 /// What the root says of the place of the directory is compared with what lies there.
 #[test]
 fn a_wrong_place_of_the_directory_is_refused() {
-    let (whole, _) = Counting::region(4 << 20, false);
-    let mut model = Model::new();
-    let hart = Hart::create(whole.first(1 << 20), &options()).unwrap();
-    fill(&hart, &mut model);
-    drop(hart);
+    let (whole, model) = full_map(4 << 20);
     let of_front = whole.word(192).load(Ordering::Relaxed);
     drop(recover(whole.clone()));
     let right = whole.word(192).load(Ordering::Relaxed);
