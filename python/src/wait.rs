@@ -30,7 +30,7 @@ struct State {
     given_up: AtomicBool,
     /// The work looks: it will stop, and undo what it has done.
     looks: AtomicBool,
-    /// It has ended, or its end is waited for when the interpreter ends: whichever comes first.
+    /// The helper has ended the work, or the caller has counted it in [`UNDOING`]; whoever comes second takes it off.
     is_settled: AtomicBool,
 }
 
@@ -46,7 +46,8 @@ impl Stop {
         }
     }
 
-    /// The caller goes on without what still undoes its work; the interpreter will not end before.
+    /// The caller does not wait for the helper, which still removes what the work has made. The hook at the
+    /// interpreter's end waits for it.
     fn leave(&self) {
         if self.0.looks.load(Ordering::Relaxed) {
             UNDOING.fetch_add(1, Ordering::SeqCst);
