@@ -140,6 +140,40 @@ fn the_process_after_a_crash_makes_the_holes() {
     assert_eq!(Pool::check(&path).unwrap().damage, []);
 }
 
+/// Where there is a hole, a checkpoint needs no space: neither for a part for which space was asked and not found, nor
+/// for one of which recovery does not know whether it was.
+#[test]
+fn a_hole_that_is_given_back_again_needs_no_space() {
+    let dir = folder();
+    let path = dir.path().join("p");
+    let faulty = Faulty::new(Arc::new(OsStorage));
+    let pool = options().storage(Arc::new(faulty.clone())).open(&path).unwrap();
+    fill_all(&pool);
+    let first_three = Range { offset: part(0).offset, len: 3 * PART_BYTES };
+    // SAFETY: only this thread uses the region.
+    let give_three_back = |pool: &Pool| assert!(unsafe { pool.region().give_back(first_three) }.unwrap());
+    give_three_back(&pool);
+    pool.checkpoint().unwrap();
+    let used = PAGE + (PARTS - 3) * PART_BYTES;
+    assert_eq!(image_blocks(&path), used);
+    give_three_back(&pool);
+    let full = FaultKind::ErrnoForEver(libc::ENOSPC);
+    faulty.plant(Fault { file: None, operations: vec![Operation::Allocate], nth: 0, kind: full });
+    assert!(matches!(pool.region().provide(part(1)), Err(Error::NoSpace { .. })));
+    pool.checkpoint().unwrap();
+    assert_eq!(image_blocks(&path), used, "a part that found no space");
+    faulty.heal();
+    give_three_back(&pool);
+    pool.region().provide(part(1)).unwrap();
+    fill(&pool, 1, 8);
+    pool.region().drain().unwrap();
+    drop(pool);
+    let pool = options().open(&path).unwrap();
+    pool.close().unwrap();
+    assert_eq!(image_blocks(&path), used + PART_BYTES, "parts beside one that was asked for");
+    assert_eq!(Pool::check(&path).unwrap().damage, []);
+}
+
 /// Steps of a pool that gives back and asks again; each leaves one state, which is durable when it returns.
 fn steps(pool: &Pool) -> Result<(), Error> {
     provide_all(pool)?;

@@ -75,6 +75,8 @@ struct ChangedPage {
     end: usize,
     /// The last of them gave the whole page back.
     is_zero: bool,
+    /// In the data file it is zeros, perhaps a hole.
+    was_zero: bool,
 }
 
 /// Reserves memory for the pages of a batch. A checkpoint that asked for it later, where the process may have no
@@ -193,8 +195,8 @@ impl Checkpointer {
         let pages = unsafe { std::slice::from_raw_parts_mut(buffer.base().as_ptr(), buffer.len()) };
         let mut at = 0;
         while at < work.len() {
-            let (changes, end) = next_batch(bytes, &work, at, gives_back);
-            self.apply_batch(bytes, &work, &changes, pages, again)?;
+            let (mut changes, end) = next_batch(bytes, &work, at, gives_back);
+            self.apply_batch(bytes, &work, &mut changes, pages, again)?;
             at = end;
         }
         if work.capacity() <= KEPT_ITEMS_MAX {
@@ -214,7 +216,7 @@ impl Checkpointer {
         &mut self,
         log: &[u8],
         work: &[u64],
-        changes: &[ChangedPage],
+        changes: &mut [ChangedPage],
         buffer: &mut [u8],
         again: bool,
     ) -> Result<()> {
@@ -228,8 +230,9 @@ impl Checkpointer {
         }
         let mut blocks: Vec<u64> = Vec::new();
         let mut parts = Vec::new();
-        for (change, page) in changes.iter().zip(buffer.chunks_exact_mut(PAGE_BYTES)) {
+        for (change, page) in changes.iter_mut().zip(buffer.chunks_exact_mut(PAGE_BYTES)) {
             let found = again.then(|| page_checksum(page));
+            change.was_zero = found.unwrap_or_else(|| self.sums.get(change.page)) == 0;
             let records = if change.is_zero { change.end..change.end } else { change.first..change.end };
             parts.clear();
             for at in records {
@@ -256,7 +259,7 @@ impl Checkpointer {
             let pages = &buffer[run.start * PAGE_BYTES..run.end * PAGE_BYTES];
             let offset = changes[run.start].page * PAGE_BYTES as u64;
             if changes[run.start].is_zero {
-                self.write_nothing(offset..offset + pages.len() as u64)?;
+                self.write_nothing(&changes[run.clone()])?;
                 continue;
             }
             self.files.image.write_at(offset, pages, here())?;
@@ -290,16 +293,27 @@ impl Checkpointer {
         Ok(())
     }
 
-    /// Makes holes of pages that were given back, and writes zeros to those that the owner has asked for again.
-    fn write_nothing(&mut self, range: std::ops::Range<u64>) -> Result<()> {
+    /// Makes holes of consecutive pages that were given back, and writes zeros to those that the owner may have asked
+    /// for again, unless they are zeros: such a page may be a hole that nobody has asked for, and have no space.
+    fn write_nothing(&mut self, run: &[ChangedPage]) -> Result<()> {
         let (image, written) = (&self.files.image, &mut self.bytes_written);
+        let page_bytes = PAGE_BYTES as u64;
+        let first = run[0].page;
+        let range = first * page_bytes..(first + run.len() as u64) * page_bytes;
         self.released.pieces(range, |piece, is_released| {
-            let len = piece.end - piece.start;
             if is_released {
-                return image.punch(piece.start, len, here());
+                return image.punch(piece.start, piece.end - piece.start, here());
             }
-            *written += len;
-            image.write_zeros(piece.start, len, here())
+            let pages = &run[(piece.start / page_bytes - first) as usize..]
+                [..(piece.end - piece.start) as usize / PAGE_BYTES];
+            for part in
+                pages.chunk_by(|one, next| one.was_zero == next.was_zero).filter(|part| !part[0].was_zero)
+            {
+                let len = part.len() as u64 * page_bytes;
+                *written += len;
+                image.write_zeros(part[0].page * page_bytes, len, here())?;
+            }
+            Ok(())
         })
     }
 
@@ -391,7 +405,7 @@ fn next_batch(log: &[u8], work: &[u64], mut at: usize, any_zeros: bool) -> (Vec<
         let len = work[at..].iter().take_while(|&&item| item >> POSITION_BITS == page).count();
         let last = position_of(work[at + len - 1]);
         let is_zero = any_zeros && gives_back(log, last, page);
-        changes.push(ChangedPage { page, first: at, end: at + len, is_zero });
+        changes.push(ChangedPage { page, first: at, end: at + len, is_zero, was_zero: false });
         at += len;
     }
     (changes, at)

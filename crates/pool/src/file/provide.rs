@@ -34,9 +34,10 @@ impl FileMedium {
     pub(super) fn provide_range(&self, range: Range) -> Result<()> {
         let part = range.offset / PAGE * PAGE..(range.offset + range.len).next_multiple_of(PAGE);
         self.grow_with(|grown| {
-            // Before the space is reserved: invariant 1 of `file/released.rs`.
-            self.released.remove(part.clone());
-            let to = reserve_part(&self.files, self.memory(), grown, part.clone(), |e| self.poison(e))?;
+            // Invariant 1 of `file/released.rs`.
+            let to = self.released.remove_if(part.clone(), || {
+                reserve_part(&self.files, self.memory(), grown, part.clone(), |e| self.poison(e))
+            })?;
             self.sparse.note_use(self.memory(), part);
             Ok(to)
         })

@@ -1,8 +1,10 @@
 //! Parts of the region that were given back and not provided again: the checkpoint makes holes of their pages.
 //!
 //! Invariants:
-//! 1. A page becomes a hole only under the lock, and while it is in the list; the thread that provides a part takes
-//!    it out of the list before it reserves space. So no space is taken that was reserved for a later write.
+//! 1. A page becomes a hole only under the lock, and while it is in the list; the thread that provides a part reserves
+//!    space and takes the part out of the list under the lock. So no space is taken that was reserved for a later
+//!    write, and what could not be reserved stays in the list: a checkpoint writes no zeros where there may be no
+//!    space.
 //! 2. Parts in the list have whole pages, and do not overlap.
 
 use crate::Result;
@@ -24,9 +26,13 @@ impl Released {
         parts.insert(part.start, part.end);
     }
 
-    /// Takes a part out of the list. No page of it becomes a hole from now on.
-    pub(crate) fn remove(&self, part: Range<u64>) {
-        cut(&mut self.parts.lock(), &part);
+    /// Takes a part out of the list if `reserve` succeeds, during which no page becomes a hole. No page of the part
+    /// becomes one from then on.
+    pub(crate) fn remove_if<T>(&self, part: Range<u64>, reserve: impl FnOnce() -> Result<T>) -> Result<T> {
+        let mut parts = self.parts.lock();
+        let reserved = reserve()?;
+        cut(&mut parts, &part);
+        Ok(reserved)
     }
 
     /// Takes every part out of the list that has bytes in `range`, whole. For recovery, which does not know what was
@@ -84,6 +90,7 @@ fn cut(parts: &mut BTreeMap<u64, u64>, range: &Range<u64>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Error;
 
     fn pieces(released: &Released, range: Range<u64>) -> Vec<(Range<u64>, bool)> {
         let mut found = Vec::new();
@@ -101,7 +108,9 @@ mod tests {
         let released = Released::default();
         released.add(10..50);
         released.add(50..60);
-        released.remove(20..30);
+        released.remove_if(20..30, || Ok(())).unwrap();
+        let full = || Err::<(), _>(Error::NoSpace { path: "p".into(), wanted: 1 });
+        released.remove_if(0..100, full).unwrap_err();
         assert_eq!(released.parts(), [10..20, 30..50, 50..60]);
         assert_eq!(
             pieces(&released, 15..55),
