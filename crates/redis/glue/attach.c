@@ -26,7 +26,7 @@ static void refuse(const char *format, ...) {
     va_end(arguments);
     SAY(LL_WARNING, "mangrove: %s", text);
     fprintf(stderr, "mangrove: %s\n", text);
-    exit(1);
+    exit(2);
 }
 
 /* Runs before modules are loaded, and so before anything that a module does. */
@@ -45,9 +45,16 @@ static void check_configuration(void) {
     if (root->ready && root->databases != server.dbnum)
         refuse("the state in %s has %d databases, and the configuration says %d: set databases to %d", settings.state,
                root->databases, server.dbnum, root->databases);
-    if (root->loaded && server.aof_state != AOF_OFF)
-        refuse("appendonly yes is refused on a state that exists: the state in %s has every acknowledged write, so the "
-               "append-only file is not needed", settings.state);
+    if (root->loaded && server.aof_state != AOF_OFF) {
+        const char *place = getenv("MANGROVE_REDIS_APPENDONLY_IN");
+        refuse("appendonly yes is refused on a state that exists: the one in %s has every acknowledged write, so the "
+               "append-only file is not needed; remove `appendonly yes` from the %s", settings.state,
+               place ? place : "configuration");
+    }
+    if (root->aof_begun && server.aof_state == AOF_OFF && import_finds_aof())
+        refuse("the import of the append-only file was cut short, so the state in %s has nothing of it: start with "
+               "appendonly yes to begin the import again, or move the append-only file away to start empty",
+               settings.state);
 }
 
 void __real_aofLoadManifestFromDisk(void);
@@ -57,6 +64,7 @@ void __wrap_aofLoadManifestFromDisk(void) {
     if (!app && !attached++) SAY(LL_WARNING, "mangrove: MANGROVE_REDIS_STATE names no state: nothing here is durable");
     if (!app || attached++) return; /* DEBUG LOADAOF comes here again */
     check_configuration();
+    address_note(false);
     bool is_new = !root->ready;
     if (is_new) track(make_databases, NULL);
     for (int j = 0; j < server.dbnum; j++) {
@@ -83,6 +91,15 @@ void __wrap_aofLoadManifestFromDisk(void) {
         SAY(LL_WARNING, "mangrove: the medium is emulated: the state survives the process, and no power cut");
 }
 
+/* The loop's first event: nothing that ends the start comes after it. */
+static long long serves(aeEventLoop *loop, long long id, void *data) {
+    UNUSED(loop);
+    UNUSED(id);
+    UNUSED(data);
+    address_note(true);
+    return AE_NOMORE;
+}
+
 void __real_aofOpenIfNeededOnServerStart(void);
 void __wrap_aofOpenIfNeededOnServerStart(void) {
     if (app) {
@@ -91,6 +108,7 @@ void __wrap_aofOpenIfNeededOnServerStart(void) {
         gate_start();
         io_reads_start();
         hooks_check();
+        if (aeCreateTimeEvent(server.el, 0, (aeTimeProc *)serves, NULL, NULL) == AE_ERR) die("the loop has no timer");
     }
     starting = 0;
     __real_aofOpenIfNeededOnServerStart();

@@ -99,7 +99,9 @@ static void config_set_checked(client *c) {
     real_config_set(c);
 }
 
-/* The gate holds every reply until what was executed before is durable, which is what WAITAOF 1 asks for. */
+/* The gate holds every reply until what was executed before is durable, which is what WAITAOF 1 asks for. With
+ * interval durability it does so in the round of the command: what its client wrote is durable then, whenever the
+ * reply comes. */
 static void with_local_acknowledged(void (*f)(void *), void *ctx) {
     int enabled = server.aof_enabled;
     long long synced = server.fsynced_reploff;
@@ -114,7 +116,10 @@ static void with_local_acknowledged(void (*f)(void *), void *ctx) {
     }
 }
 void __real_waitaofCommand(client *c);
-static void run_waitaof(void *c) { __real_waitaofCommand(c); }
+static void run_waitaof(void *c) {
+    if (app) gate_hold_until_durable();
+    __real_waitaofCommand(c);
+}
 void __wrap_waitaofCommand(client *c) { with_local_acknowledged(run_waitaof, c); }
 
 /* What WAITAOF 1 1 gets when the time for its replica is over. */

@@ -50,6 +50,8 @@ static uint64_t fly_head, fly_tail;
 /* Times that output was sent: what a place says of reads is of one. */
 static uint64_t round_number;
 static bool releasing;
+/* A reply of this round counts on what was executed before it being durable (WAITAOF), whatever the durability mode. */
+static bool must_be_durable;
 long long gate_waits, gate_held, gate_passed;
 
 size_t gate_parked(void) { return parked; }
@@ -84,13 +86,17 @@ static void take_off(void) {
 
 static void wait_for_all(void) {
     gate_waits++;
-    if (mangrove_app_wait(app, last_ticket) != MANGROVE_APP_OK) die("the medium failed");
+    /* With interval durability a wait returns at once. */
+    mangrove_app_status status = must_be_durable ? mangrove_app_sync(app) : mangrove_app_wait(app, last_ticket);
+    if (status != MANGROVE_APP_OK) die("the medium failed");
+    must_be_durable = false;
     fly_head = fly_tail;
     done_batch = open_batch - 1;
 }
 
 /* The batch that output of this moment may rest on; 0 when all is durable. */
 static uint64_t needed(void) {
+    if (must_be_durable) return open_batch;
     if (settings.interval_ms || left_out("gate")) return 0;
     if (dirty) return open_batch;
     return fly_head != fly_tail ? open_batch - 1 : 0;
@@ -245,9 +251,23 @@ int __wrap_scriptPrepareForRun(scriptRunCtx *context, client *engine, client *ca
     return __real_scriptPrepareForRun(context, engine, caller, name, flags, read_only);
 }
 
+void gate_hold_until_durable(void) { must_be_durable = settings.interval_ms && !left_out("gate"); }
+
+static void make_durable(void) {
+    if (!must_be_durable) return;
+    /* Readers look at the number of the batch, which output may wait for though nothing came into it. */
+    sections_close();
+    if (dirty)
+        take_off();
+    else
+        open_batch++;
+    wait_for_all();
+}
+
 static int inner_round(bool first) {
     bool tears = inside || server.in_exec || tracked_calls != calls_before_script;
     if (first && !tears) {
+        make_durable();
         /* Whoever is to stop the script may be among those that were answered before it began. */
         if (dirty) take_off();
         wait_for_all();
@@ -281,6 +301,7 @@ int __wrap_handleClientsWithPendingWrites(void) {
         take_off();
         if (settings.wait_in_loop && fly_head != fly_tail) wait_for_all();
     }
+    make_durable();
     uint64_t batch = needed();
     if (batch) park_pending(batch);
     if (release()) {
@@ -362,6 +383,7 @@ void gate_flush(void) {
     collect();
     if (dirty) take_off();
     if (mangrove_app_sync(app) != MANGROVE_APP_OK) die("the medium failed");
+    must_be_durable = false;
     fly_head = fly_tail;
     done_batch = open_batch - 1;
     release();

@@ -40,6 +40,7 @@ typedef struct {
     uint8_t seed[16];       /* of both hash functions */
     int ready;              /* the databases are made */
     int loaded;             /* the first start's import is in whole */
+    int aof_begun;          /* that import is one of an append-only file, and not in whole */
     int syncing;            /* a replica takes over a primary's data: half of it is worth nothing */
     int databases;
     int cluster;
@@ -130,6 +131,10 @@ void commit(void);
 /* Commits and waits for durability. Not within a transaction or a script. */
 void settle(void);
 
+/* address.c */
+/* Notes how the server is reached, and whether it serves already. */
+void address_note(bool serves);
+
 /* space.c */
 /* With less left on the file system, an allocation that fails is due to that. */
 #define SPACE_LOW (16 << 20)
@@ -167,9 +172,23 @@ void grave_start(void);
 /* import.c */
 extern int importing;       /* pieces of a file go into the databases, and are committed now and then */
 void import_slice(void);
+/* There is an append-only file to import. */
+bool import_finds_aof(void);
 /* Drops what an import, or a replica's synchronisation, left that a crash cut off. */
 void import_recover(void);
 void import_end(void);
+
+/* gate.c */
+void gate_start(void);
+void gate_flush(void);
+/* No output leaves from now on until what was executed so far is durable, with interval durability too. */
+void gate_hold_until_durable(void);
+size_t gate_parked(void);
+/* Where the client's output ends: differs when something was added. */
+uint64_t gate_mark(client *c);
+/* What the client was told since `before` rests on `batch` and those before it, and on no later one. */
+void gate_read(client *c, uint64_t before, uint64_t batch);
+extern long long gate_waits, gate_held, gate_passed;
 
 /* commands.c */
 extern int commands_hooked;
@@ -177,16 +196,6 @@ extern int commands_hooked;
  * is in both comes twice. */
 void each_command(void (*f)(struct serverCommand *cmd));
 void hook_commands(void);
-
-/* gate.c */
-void gate_start(void);
-void gate_flush(void);
-size_t gate_parked(void);
-/* Where the client's output ends: differs when something was added. */
-uint64_t gate_mark(client *c);
-/* What the client was told since `before` rests on `batch` and those before it, and on no later one. */
-void gate_read(client *c, uint64_t before, uint64_t batch);
-extern long long gate_waits, gate_held, gate_passed;
 
 /* io_reads.c */
 void io_reads_start(void);

@@ -176,9 +176,26 @@ int __wrap_rdbLoadRioWithLoadingCtxScopedRdb(rio *file, int flags, rdbSaveInfo *
     return answer;
 }
 
+bool import_finds_aof(void) {
+    const aofManifest *manifest = server.aof_manifest;
+    /* The second is where servers before 7.0 have it. */
+    return manifest->base_aof_info || listLength(manifest->incr_aof_list) || access(server.aof_filename, F_OK) == 0;
+}
+
+static void set_aof_begun(void *unused) {
+    UNUSED(unused);
+    root->aof_begun = 1;
+}
+
 int __real_loadAppendOnlyFiles(aofManifest *manifest);
 int __wrap_loadAppendOnlyFiles(aofManifest *manifest) {
     if (!app || inside || !starting) return __real_loadAppendOnlyFiles(manifest);
+    if (root->aof_begun) SAY(LL_NOTICE, "mangrove: the import of the append-only file was cut short and begins again");
+    if (import_finds_aof()) {
+        /* Durable before the first piece: a later start without the file must not pass for one that is complete. */
+        track(set_aof_begun, NULL);
+        settle();
+    }
     importing = 1;
     used_at_commit = zmalloc_used_memory();
     int answer = __real_loadAppendOnlyFiles(manifest);
@@ -265,6 +282,7 @@ void import_recover(void) {
 static void set_loaded(void *unused) {
     UNUSED(unused);
     root->loaded = 1;
+    root->aof_begun = 0;
 }
 void import_end(void) {
     importing = 0;

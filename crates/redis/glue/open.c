@@ -1,6 +1,5 @@
 /* Opening the state: the first thing that the server does, since both of its hash functions are seeded then. */
 #include "glue.h"
-#include <limits.h>
 
 static int make_root(void *seed) {
     root = zcalloc(sizeof *root);
@@ -11,21 +10,6 @@ static int make_root(void *seed) {
 }
 
 static void no_command(void *ctx) { UNUSED(ctx); }
-
-/* Notes how the server is reached, for programs that want to ask it. Not before the state is open: it may be another
- * server's. */
-static void note_address(void) {
-    const char *text = getenv("MANGROVE_REDIS_ADDRESS"), *file = getenv("MANGROVE_REDIS_ADDRESS_FILE");
-    char new_file[PATH_MAX];
-    if (!text || !file) return;
-    snprintf(new_file, sizeof new_file, "%s.new", file);
-    FILE *note = fopen(new_file, "w");
-    bool good = note && fputs(text, note) >= 0;
-    if (note) good &= !fclose(note);
-    if (!good || rename(new_file, file))
-        fprintf(stderr, "mangrove: cannot write %s (%s): `mangrove redis stat` does not find this server\n", file,
-                strerror(errno));
-}
 
 static void open_state(uint8_t *seed) {
     mangrove_app_callbacks callbacks = {
@@ -69,7 +53,6 @@ void __wrap_dictSetHashFunctionSeed(uint8_t *seed) {
     if (settings.state) {
         open_state(seed);
         space_start();
-        note_address();
     }
     __real_dictSetHashFunctionSeed(app && !left_out("seed") ? root->seed : seed);
 }

@@ -9,8 +9,16 @@ root_t *root;
 settings_t settings;
 
 void die(const char *what) {
-    SAY(LL_WARNING, "mangrove: %s: %s", what, mangrove_app_last_error());
-    fprintf(stderr, "mangrove: %s: %s\n", what, mangrove_app_last_error());
+    char why[1024];
+    snprintf(why, sizeof why, "%s", mangrove_app_last_error());
+    /* The library goes on with reads then, this server does not. */
+    char *advice = strstr(why, "; reads go on");
+    size_t left = advice ? sizeof why - (size_t)(advice - why) : 0;
+    if (advice)
+        snprintf(advice, left, "; the server ends, and the next start has %s",
+                 settings.interval_ms ? "what was durable" : "every acknowledged write");
+    SAY(LL_WARNING, "mangrove: %s: %s", what, why);
+    fprintf(stderr, "mangrove: %s: %s\n", what, why);
     _exit(70);
 }
 

@@ -6,7 +6,9 @@
 #![forbid(unsafe_code)]
 
 mod address;
+mod beneath;
 mod builds;
+mod daemon;
 mod detached;
 mod metrics;
 mod request;
@@ -31,8 +33,8 @@ Options:
   --durability HOW      sync: a reply waits until its write is durable [default];
                         interval=MS: a crash loses the last MS milliseconds at most
   --medium WHAT         of a new state: auto [default], file, dax, or emulated=WRITE-NS/READ-NS for tests
-  --log-bytes N         what the redo log may grow to [default: 1 GiB]
-  --slow-batch-ms N     log each unit that takes longer until it is durable; 0: none [default: 100]
+  --log-bytes N         what the redo log may grow to, 16kb to 1gb [default: 1gb]
+  --slow-batch-ms N     log each batch that takes longer until it is durable; 0: none [default: 100]
   --metrics-port N      answer scrapes of Prometheus at http://127.0.0.1:N/metrics
   --metrics-bind ADDR   at another address of this machine
   --builds DIR          where the builds are [default: found beside this program]
@@ -51,6 +53,7 @@ fn main() -> ExitCode {
     let done = match arguments.first().map(String::as_str) {
         Some("stat") => stat::run(&arguments[1..]),
         Some(metrics::COMMAND) => metrics::run(&arguments[1..]),
+        Some(beneath::COMMAND) => beneath::run(&arguments[1..]),
         Some("update") => update::run(&arguments[1..]),
         _ => start::run(&arguments),
     };

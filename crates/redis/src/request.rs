@@ -23,6 +23,9 @@ fn usage<T>(sentence: impl Into<String>) -> Result<T> {
 /// Files that include each other in a circle end here.
 const INCLUDES_MAX: usize = 64;
 
+/// What a log may have. The server itself refuses others, in words that do not name the option.
+const LOG_BYTES: std::ops::RangeInclusive<u64> = 16 << 10..=1 << 30;
+
 /// A day.
 const SLOW_BATCH_MS_MAX: u32 = 86_400_000;
 
@@ -146,9 +149,9 @@ impl Request {
         match name {
             "durability" => self.durability = durability(value)?,
             "medium" => self.medium = Some(medium(value)?),
-            "log-bytes" => match value.parse() {
-                Ok(bytes) => self.log_bytes = Some(bytes),
-                Err(_) => return usage(format!("--log-bytes {value}: this is no number of bytes")),
+            "log-bytes" => match bytes(value).filter(|bytes| LOG_BYTES.contains(bytes)) {
+                Some(bytes) => self.log_bytes = Some(bytes),
+                None => return usage(format!("--log-bytes {value}: this is no size from 16kb to 1gb")),
             },
             "builds" => self.builds = Some(value.into()),
             "slow-batch-ms" => match value.parse() {
@@ -268,6 +271,24 @@ fn lines(words: &[String]) -> Result<Vec<Vec<String>>> {
     Ok(lines)
 }
 
+/// A size in Valkey's notation: a number, and a unit or none.
+fn bytes(text: &str) -> Option<u64> {
+    let text = text.to_ascii_lowercase();
+    let unit_at = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(unit_at);
+    let unit: u64 = match unit {
+        "" | "b" => 1,
+        "k" => 1_000,
+        "kb" => 1 << 10,
+        "m" => 1_000_000,
+        "mb" => 1 << 20,
+        "g" => 1_000_000_000,
+        "gb" => 1 << 30,
+        _ => return None,
+    };
+    number.parse::<u64>().ok()?.checked_mul(unit)
+}
+
 fn durability(text: &str) -> Result<Durability> {
     if text == "sync" {
         return Ok(Durability::Sync);
@@ -330,6 +351,7 @@ mod tests {
             let value = match own {
                 "durability" => "sync",
                 "medium" => "file",
+                "log-bytes" => "7mb",
                 _ => "7",
             };
             assert_eq!(parse(&["--save", "", &format!("--{own}"), value]).unwrap().arguments, ["--save", ""]);
@@ -368,6 +390,13 @@ mod tests {
     }
 
     #[test]
+    fn the_size_of_the_log_is_taken_in_valkeys_notation() {
+        for (text, bytes) in [("16384", 16_384), ("16kb", 16_384), ("1GB", 1 << 30), ("10m", 10_000_000)] {
+            assert_eq!(parse(&["--log-bytes", text]).unwrap().log_bytes, Some(bytes));
+        }
+    }
+
+    #[test]
     fn what_a_durable_server_cannot_do_is_refused_by_name() {
         for words in [
             ["--crash-memcheck-enabled", "yes"],
@@ -375,6 +404,10 @@ mod tests {
             ["--loadmodule", "m.so"],
             ["--durability", "maybe"],
             ["--medium", "emulated"],
+            ["--log-bytes", "1"],
+            ["--log-bytes", "1025mb"],
+            ["--log-bytes", "16tb"],
+            ["--log-bytes", "mb"],
         ] {
             let error = parse(&words).unwrap_err();
             assert!(

@@ -1,18 +1,13 @@
 //! Starting the server: this process becomes it.
 
 use crate::builds::{Build, Builds};
-use crate::request::{Durability, Request, Usage};
-use crate::{address, detached, metrics, state};
+use crate::request::{Durability, Request};
+use crate::{address, daemon, metrics, state};
 use anyhow::{Context, Result, bail};
-use std::io::{Read, Seek, SeekFrom};
-use std::os::unix::fs::MetadataExt;
+use rustix::fs::{Access, access};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
-
-/// Where a daemon without a log file says why it does not start.
-const SAID: &str = "state.stderr";
 
 /// A build and the state that it opens.
 pub(crate) struct Choice {
@@ -71,21 +66,29 @@ pub(crate) fn command(request: &Request, choice: &Choice) -> Command {
     command
 }
 
+/// The library would advise a reader of a state that cannot be written, which the server has no way to be.
+fn check_rights(dir: &Path, state: Option<&PathBuf>) -> Result<()> {
+    let mut places = vec![dir.to_owned()];
+    if let Some(state) = state {
+        places.push(state.clone());
+        places.extend(std::fs::read_dir(state).into_iter().flatten().flatten().map(|entry| entry.path()));
+    }
+    for place in places {
+        access(&place, Access::READ_OK | Access::WRITE_OK).with_context(|| {
+            format!("the user of the server must be allowed to read and write {}", place.display())
+        })?;
+    }
+    Ok(())
+}
+
 pub(crate) fn run(arguments: &[String]) -> Result<()> {
     let request = Request::parse(arguments)?;
     let builds = Builds::find(request.builds.as_deref())?;
     let dir = request.dir()?;
     let choice = choose(&builds, &dir)?;
-    if choice.exists && request.is_on("appendonly") {
-        let sentence = format!(
-            "appendonly yes is refused on a state that exists: the one in {} has every acknowledged write, so the \
-             append-only file is not needed; remove `appendonly yes` from the {}",
-            dir.display(),
-            request.place_of("appendonly")
-        );
-        return Err(Usage(sentence).into());
-    }
-    if request.is_on("appendonly") {
+    check_rights(&dir, choice.exists.then_some(&choice.state))?;
+    // Where a state exists, the server knows whether it counts, and refuses.
+    if request.is_on("appendonly") && !choice.exists {
         eprintln!(
             "mangrove-redis: the state will have every acknowledged write, so the append-only file serves the import \
              of this first start only; the next start refuses `appendonly yes`: remove it from the {}",
@@ -93,44 +96,12 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
         );
     }
     if request.is_on("daemonize") {
-        return in_background(arguments, &request, &dir);
+        return daemon::start(arguments, &request, &dir);
     }
     metrics::start(&request, &dir)?;
     let mut server = command(&request, &choice);
+    server.env("MANGROVE_REDIS_APPENDONLY_IN", request.place_of("appendonly"));
     address::ask_for(&mut server, &request, &dir);
     let error = server.exec();
     Err(error).with_context(|| format!("cannot start {}", choice.build.server().display()))
-}
-
-/// The server must not fork once its state is open, so the daemon is this program again. Returns when the state is
-/// open; fails with what the daemon said if it ended before.
-fn in_background(arguments: &[String], request: &Request, dir: &Path) -> Result<()> {
-    let note = dir.join(address::FILE);
-    let number = || std::fs::metadata(&note).map(|found| found.ino()).ok();
-    let before = number();
-    let said = match request.last("logfile").filter(|file| !file.is_empty()) {
-        Some(file) => dir.join(file),
-        None => dir.join(SAID),
-    };
-    let mut options = std::fs::OpenOptions::new();
-    let log = options.create(true).append(true).open(&said);
-    let log = log.with_context(|| format!("cannot write {}", said.display()))?;
-    let begin = log.metadata()?.len();
-    let mut daemon = detached::child(|process| {
-        process.args(arguments).args(["--daemonize", "no"]).stderr(log);
-    })?;
-    loop {
-        if number() != before {
-            return Ok(());
-        }
-        if let Some(status) = daemon.try_wait()? {
-            let mut text = String::new();
-            if let Ok(mut file) = std::fs::File::open(&said) {
-                file.seek(SeekFrom::Start(begin))?;
-                file.read_to_string(&mut text)?;
-            }
-            bail!("the server ended with {status}: {} (also in {})", text.trim_end(), said.display());
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    }
 }

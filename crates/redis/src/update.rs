@@ -1,19 +1,21 @@
 //! `mangrove redis update`: brings a state to the newest build. The old build writes a dump file, the new one imports
 //! it into a state of its own, and only when that is whole does it get its name and the old one goes.
 
+use crate::beneath::beneath;
 use crate::builds::Builds;
 use crate::request::{Request, Usage};
 use crate::start::{Choice, choose, command};
 use crate::state;
 use anyhow::{Context, Result, bail};
+use rustix::process::{Pid, Signal, kill_process};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const DUMP: &str = "update.rdb";
 const SOCKET: &str = "update.sock";
-/// A server that takes longer to come up is taken for one that hangs.
-const START_MS_MAX: u64 = 3_600_000;
+/// A server that answers nothing for so long, not even that it loads, is taken for one that hangs.
+const SILENCE_MAX: Duration = Duration::from_secs(600);
 
 pub(crate) fn run(arguments: &[String]) -> Result<()> {
     let request = Request::parse(arguments)?;
@@ -64,11 +66,11 @@ fn copy(request: &Request, dir: &Path, old: &Choice, new: &Choice) -> Result<()>
     let dump = dir.join(DUMP);
     println!("the old build writes {}", dump.display());
     let server = Server::start(request, old, dir)?;
-    server.ask(&["save"]).with_context(|| {
-        format!(
-            "the old build cannot write {}; the state is as it was. Is there space for it?",
-            dump.display()
-        )
+    // No other server has the state now, so nobody writes into what an update that was killed has left.
+    remove_unfinished_dumps(dir)?;
+    server.ask(&["save"]).map_err(|error| {
+        let hint = if error.is::<Refusal>() { "" } else { ". Is there space for it?" };
+        error.context(format!("the old build cannot write {}; the state is as it was{hint}", dump.display()))
     })?;
     let keys = server.ask(&["info", "keyspace"])?;
     server.stop()?;
@@ -102,9 +104,54 @@ fn counts(keyspace: &str) -> Vec<(String, u64)> {
         .collect()
 }
 
+/// Files that a server writes a dump to until it is whole; their names have its process id.
+fn remove_unfinished_dumps(dir: &Path) -> Result<()> {
+    let entries = std::fs::read_dir(dir).with_context(|| format!("cannot read {}", dir.display()))?;
+    for entry in entries {
+        let entry = entry.with_context(|| format!("cannot read {}", dir.display()))?;
+        let name = entry.file_name();
+        let of = name.to_str().and_then(|name| name.strip_prefix("temp-")?.strip_suffix(".rdb"));
+        let Some(pid) = of.filter(|of| !of.is_empty() && of.bytes().all(|b| b.is_ascii_digit())) else {
+            continue;
+        };
+        // One of another server, on another state, may still be written.
+        if !Path::new("/proc").join(pid).exists() {
+            let _ = std::fs::remove_file(entry.path());
+        }
+    }
+    Ok(())
+}
+
 fn sync_directory(dir: &Path) -> Result<()> {
     let file = std::fs::File::open(dir).with_context(|| format!("cannot open {}", dir.display()))?;
     file.sync_all().with_context(|| format!("cannot sync {}", dir.display()))
+}
+
+/// An error that the server answered, as it does however often it is asked.
+#[derive(Debug)]
+struct Refusal(String);
+
+impl std::fmt::Display for Refusal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let needs = match self.0.split(' ').next() {
+            Some("NOAUTH" | "NOPERM" | "WRONGPASS" | "AUTH") => {
+                "the update asks as the default user, which the configuration forbids: give the update one without \
+                 `user default`"
+            }
+            _ => "the update needs PING, SAVE and INFO: give it a configuration that renames none of them",
+        };
+        write!(f, "the server answers \"{}\"; {needs}", self.0)
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+/// Whether an answer is an error of the server's own, and not for the moment: its first word is a code.
+fn is_refusal(answer: &str) -> bool {
+    let code = answer.split(' ').next().unwrap_or_default();
+    let is_code = code.len() > 2 && code.bytes().all(|b| b.is_ascii_uppercase());
+    // A SAVE that fails says no more than ERR.
+    is_code && !matches!(code, "LOADING" | "BUSY") && (code != "ERR" || answer.starts_with("ERR unknown"))
 }
 
 /// A server that only this program talks to.
@@ -144,31 +191,45 @@ impl Server {
         ]);
         // Both states keep every key, whatever the configuration evicts when the server runs under it.
         server.args(["--maxmemory", "0", "--maxmemory-policy", "noeviction"]);
-        let child = server.stdout(Stdio::null()).spawn().context("cannot start the server")?;
+        // Users of an ACL file would shut this program out. SHUTDOWN may have another name.
+        server.args(["--aclfile", "", "--shutdown-on-sigterm", "nosave"]);
+        let child = beneath(&server)?.stdout(Stdio::null()).spawn().context("cannot start the server")?;
         let mut server = Self { child, cli: choice.build.cli(), socket };
-        for _ in 0..START_MS_MAX / 50 {
-            if server.ask(&["ping"]).is_ok_and(|answer| answer.trim() == "PONG") {
-                return Ok(server);
+        let mut heard = Instant::now();
+        while heard.elapsed() < SILENCE_MAX {
+            match server.ask(&["ping"]) {
+                Ok(answer) if answer.trim() == "PONG" => return Ok(server),
+                Err(error) if error.is::<Refusal>() => return Err(error),
+                Err(error) if error.to_string().contains("LOADING") => heard = Instant::now(),
+                _ => {}
             }
             if let Some(status) = server.child.try_wait()? {
                 bail!("the server of the build {} ended with {status}", choice.build.id);
             }
             std::thread::sleep(Duration::from_millis(50));
         }
-        bail!("the server of the build {} does not come up", choice.build.id)
+        bail!(
+            "the server of the build {} has answered nothing for {} s",
+            choice.build.id,
+            SILENCE_MAX.as_secs()
+        )
     }
 
     fn ask(&self, words: &[&str]) -> Result<String> {
         let answer = Command::new(&self.cli).arg("-s").arg(&self.socket).arg("-e").args(words).output()?;
         let text = String::from_utf8_lossy(&answer.stdout).into_owned();
         if !answer.status.success() {
-            bail!("{}: {}{}", words.join(" "), text.trim(), String::from_utf8_lossy(&answer.stderr).trim());
+            let all = text + &String::from_utf8_lossy(&answer.stderr);
+            if let Some(refusal) = all.lines().find(|line| is_refusal(line)) {
+                return Err(Refusal(refusal.to_owned()).into());
+            }
+            bail!("{}: {}", words.join(" "), all.trim());
         }
         Ok(text)
     }
 
     fn stop(mut self) -> Result<()> {
-        let _ = self.ask(&["shutdown", "nosave"]);
+        kill_process(Pid::from_child(&self.child), Signal::TERM).context("cannot end the server")?;
         let status = self.child.wait()?;
         if !status.success() {
             bail!("the server ended with {status}");

@@ -3,7 +3,9 @@
 
 mod support;
 
-use std::os::unix::fs::{MetadataExt, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use support::{POLL, POLLS, Server, builds, is_built};
@@ -81,6 +83,104 @@ fn an_update_keeps_every_key_whatever_the_configuration_evicts_and_the_build_tha
     assert!(!missing.status.success() && !place.path().join("nowhere").exists(), "{}", text(&missing));
 }
 
+/// A state that `KEYS` keys are in, and two builds, of which the older one made it.
+fn to_be_updated(place: &Path) -> (PathBuf, PathBuf) {
+    let dir = place.join("d");
+    std::fs::create_dir(&dir).unwrap();
+    fill(&Server::serving(&dir, &[]), KEYS, b"v");
+    (dir, two_builds(place).0)
+}
+
+/// Its servers would hold the state, and nobody would know of them.
+#[test]
+fn an_update_that_is_killed_takes_its_server_along_and_the_next_one_removes_what_it_left() {
+    if !is_built() {
+        return;
+    }
+    let place = tempfile::tempdir().unwrap();
+    let (dir, folder) = to_be_updated(place.path());
+    let newest = folder.join("current/valkey-server");
+    std::fs::rename(&newest, folder.join("kept")).unwrap();
+    // A server that never answers.
+    std::fs::write(&newest, "#!/bin/sh\necho $$ >number.new\nmv number.new number\nexec sleep 600\n")
+        .unwrap();
+    std::fs::set_permissions(&newest, PermissionsExt::from_mode(0o755)).unwrap();
+    let words = ["update", "--dir", dir.to_str().unwrap()];
+    let mut update = Command::new(env!("CARGO_BIN_EXE_mangrove-redis"))
+        .args(words)
+        .env("MANGROVE_REDIS_BUILDS", &folder)
+        .current_dir(place.path())
+        .spawn()
+        .unwrap();
+    let within = |what: &str, is_so: &dyn Fn() -> bool| {
+        let comes = (0..POLLS).any(|_| {
+            std::thread::sleep(POLL);
+            is_so()
+        });
+        assert!(comes, "{what}");
+    };
+    let number = place.path().join("number");
+    within("the server is started", &|| number.exists());
+    update.kill().unwrap();
+    update.wait().unwrap();
+    let pid = std::fs::read_to_string(&number).unwrap();
+    let stat = Path::new("/proc").join(pid.trim()).join("stat");
+    // Nobody need have reaped it yet.
+    within("the server has ended", &|| {
+        std::fs::read_to_string(&stat).map_or(true, |stat| stat.contains(") Z "))
+    });
+    assert!(dir.join("update.rdb").exists());
+    // No process has this number.
+    std::fs::write(dir.join("temp-999999999.rdb"), "half a dump").unwrap();
+    std::fs::write(dir.join("temp-mine.rdb"), "somebody's").unwrap();
+    std::fs::rename(folder.join("kept"), &newest).unwrap();
+    let output = launcher(&words, &folder, place.path());
+    assert!(output.status.success(), "{}", text(&output));
+    let names =
+        std::fs::read_dir(&dir).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let mut left: Vec<String> =
+        names.filter(|name| !name.starts_with("state.") && name != "log" && name != "s").collect();
+    left.sort_unstable();
+    assert_eq!(left, ["temp-mine.rdb"]);
+    let server = Server::serving(&dir, &["--builds", folder.to_str().unwrap()]);
+    assert_eq!(server.ask(&[b"DBSIZE"]), Some(format!(":{KEYS}\r\n")));
+}
+
+#[test]
+fn an_update_names_what_the_configuration_forbids_it_and_does_without_an_acl_file() {
+    if !is_built() {
+        return;
+    }
+    let place = tempfile::tempdir().unwrap();
+    let (dir, folder) = to_be_updated(place.path());
+    let conf = place.path().join("v.conf");
+    let update = |configuration: &str| {
+        std::fs::write(&conf, configuration).unwrap();
+        // One that waits for ever fails the test.
+        let mut command = Command::new("timeout");
+        command
+            .args(["60", env!("CARGO_BIN_EXE_mangrove-redis"), "update"])
+            .arg(&conf)
+            .arg("--dir")
+            .arg(&dir);
+        command.env("MANGROVE_REDIS_BUILDS", &folder).current_dir(place.path()).output().unwrap()
+    };
+    for (configuration, message) in [
+        ("user default off\nuser bob on >pw ~* &* +@all\n", "the update asks as the default user"),
+        ("rename-command PING ping2\n", "renames none of them"),
+        ("rename-command SAVE save2\n", "renames none of them"),
+    ] {
+        let output = update(configuration);
+        assert_eq!(output.status.code(), Some(3), "{configuration}: {}", text(&output));
+        let said = text(&output);
+        assert!(said.contains(message) && !said.contains("Is there space"), "{configuration}: {said}");
+    }
+    let users = place.path().join("users.acl");
+    std::fs::write(&users, "user default off\nuser bob on >pw ~* &* +@all\n").unwrap();
+    let output = update(&format!("aclfile {}\nrename-command SHUTDOWN shutdown2\n", users.display()));
+    assert!(output.status.success(), "{}", text(&output));
+}
+
 #[test]
 fn a_second_start_leaves_the_address_of_the_server_that_runs() {
     if !is_built() {
@@ -112,11 +212,10 @@ fn a_daemon_that_cannot_open_its_state_fails_to_start() {
         let found = launcher(&["stat", "."], &builds(), dir.path());
         assert!(text(&found).contains("# Mangrove"), "{what}: {}", text(&found));
     };
-    let is_up = (0..POLLS).any(|_| {
-        std::thread::sleep(POLL);
-        dir.path().join("s").exists()
-    });
-    assert!(is_up);
+    assert!(
+        UnixStream::connect(dir.path().join("s")).is_ok(),
+        "the launcher came back before the server serves"
+    );
     stat("the daemon serves");
     for log in [&["--logfile", "log"][..], &[]] {
         let again = launcher(&[&words[..], log].concat(), &builds(), dir.path());
@@ -127,6 +226,30 @@ fn a_daemon_that_cannot_open_its_state_fails_to_start() {
     let cli = builds().join("current/valkey-cli");
     let end = Command::new(cli).args(["-s", "s", "shutdown", "nosave"]).current_dir(dir.path()).status();
     assert!(end.unwrap().success());
+}
+
+/// Whatever ends the start: the configuration, what it names, or the file to import.
+#[test]
+fn a_daemon_that_does_not_come_to_serve_fails_with_its_message() {
+    if !is_built() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("bad.rdb"), "this is no dump").unwrap();
+    let words = ["--port", "0", "--unixsocket", "s", "--daemonize", "yes", "--dir", "."];
+    for (more, message) in [
+        (["--bogus", "1"], "Bad directive"),
+        (["--port", "99999"], "argument must be between"),
+        (["--databases", "2000"], "at most 1024 databases"),
+        (["--unixsocket", "no/such/s"], "Failed opening Unix socket"),
+        (["--aclfile", "no-such-file"], "Error loading ACLs"),
+        (["--dbfilename", "bad.rdb"], "Wrong signature"),
+    ] {
+        let start = launcher(&[&words[..], &more].concat(), &builds(), dir.path());
+        assert!(!start.status.success() && text(&start).contains(message), "{more:?}: {}", text(&start));
+        let said = std::fs::read_to_string(dir.path().join("state.stderr")).unwrap();
+        assert!(said.contains(message), "{more:?}: {said}");
+    }
 }
 
 /// The limit on the size of files stands for a disk that is full.
@@ -147,6 +270,53 @@ fn a_server_without_space_says_so_and_keeps_what_it_acknowledged() {
     assert!(acknowledged > 100);
     let server = Server::serving(dir.path(), &[]);
     assert_eq!(server.ask(&[b"DBSIZE"]), Some(format!(":{acknowledged}\r\n")));
+}
+
+/// Here it is the log that cannot be written.
+#[test]
+fn a_server_whose_medium_fails_says_that_it_ends() {
+    if !is_built() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let mut server = Server::serving(dir.path(), &["--log-bytes", "1mb"]);
+    let pid = server.child.id().to_string();
+    let limited = Command::new("prlimit").args(["--pid", &pid, "--fsize=16384"]).status().unwrap();
+    assert!(limited.success());
+    fill_until_it_ends(&server, &[b'v'; 100_000]);
+    assert_eq!(server.child.wait().unwrap().code(), Some(70), "{}", server.log());
+    let log = server.log();
+    assert!(log.contains("the server ends") && !log.contains("reads go on"), "{log}");
+}
+
+const NOBODY: u32 = 65_534;
+
+/// Advice to open the state read-only, which the server cannot do, helps nobody.
+#[test]
+fn a_directory_that_cannot_be_written_is_named_with_what_the_server_needs() {
+    if !is_built() {
+        return;
+    }
+    let place = tempfile::tempdir().unwrap();
+    let dir = place.path().join("d");
+    std::fs::create_dir(&dir).unwrap();
+    for (path, mode) in [(place.path(), 0o755), (&dir, 0o555)] {
+        std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
+    }
+    let mut command = Command::new(env!("CARGO_BIN_EXE_mangrove-redis"));
+    command.args(["--port", "0", "--dir", "."]).env("MANGROVE_REDIS_BUILDS", builds()).current_dir(&dir);
+    if std::fs::metadata("/proc/self").unwrap().uid() == 0 {
+        // Root may write anywhere.
+        command.uid(NOBODY).gid(NOBODY);
+    }
+    // Neither the program nor the builds need be within nobody's reach.
+    let Ok(output) = command.output() else { return };
+    let said = text(&output);
+    if said.contains("has no build of the server") {
+        return;
+    }
+    assert!(said.contains("must be allowed to read and write"), "{said}");
+    std::fs::set_permissions(&dir, PermissionsExt::from_mode(0o755)).unwrap();
 }
 
 #[test]

@@ -181,8 +181,6 @@ fn a_round_in_which_nothing_is_to_be_expired_makes_no_batch() {
     assert!(calls <= calls_max, "{calls} tracked calls in a time for {calls_max}");
 }
 
-/// Keys are looked up ahead of their commands: of keys of any length, of keys that are not there or come meanwhile,
-/// and where a command has no key or is not whole yet.
 /// Also where the time for a replica that is not there runs out.
 #[test]
 fn waitaof_counts_the_server_itself() {
@@ -199,6 +197,41 @@ fn waitaof_counts_the_server_itself() {
     assert!(found == expected, "{}", String::from_utf8_lossy(&found));
 }
 
+/// Its reply is the only one that waits for the medium then. Without the gate it does not, and the injected kill shows
+/// that the test can tell.
+#[test]
+fn what_waitaof_counted_is_there_after_a_kill_with_interval_durability_too() {
+    if !is_built() {
+        return;
+    }
+    for (environment, is_kept) in [(&[][..], true), (&[("MANGROVE_REDIS_WITHOUT", "gate")][..], false)] {
+        let dir = tempfile::tempdir().unwrap();
+        let interval = ["--durability", "interval=60000"];
+        let mut server = Server::start_with(dir.path(), &interval, environment);
+        assert!(server.is_up(), "{}", server.log());
+        let mut stream = UnixStream::connect(dir.path().join("s")).unwrap();
+        // The last one comes in a round that changes nothing.
+        for (command, expected) in [
+            ("SET first 1\r\nWAITAOF 1 0 0\r\n", "+OK\r\n*2\r\n:1\r\n:0\r\n"),
+            ("SET second 2\r\n", "+OK\r\n"),
+            ("WAITAOF 1 1 50\r\n", "*2\r\n:1\r\n:0\r\n"),
+        ] {
+            stream.write_all(command.as_bytes()).unwrap();
+            let mut found = vec![0; expected.len()];
+            stream.read_exact(&mut found).unwrap();
+            assert_eq!(String::from_utf8_lossy(&found), expected);
+        }
+        server.child.kill().unwrap();
+        server.child.wait().unwrap();
+        let server = Server::serving(dir.path(), &[]);
+        for (key, value) in [(b"first".as_slice(), "1"), (b"second", "2")] {
+            assert_eq!(server.ask(&[b"GET", key]).as_deref(), is_kept.then_some(value), "{environment:?}");
+        }
+    }
+}
+
+/// Keys are looked up ahead of their commands: of keys of any length, of keys that are not there or come meanwhile,
+/// and where a command has no key or is not whole yet.
 #[test]
 fn a_pipeline_is_answered_as_its_commands_one_by_one_are() {
     if !is_built() {
