@@ -648,7 +648,8 @@ mangrove_status mangrove_options_set_busy_wait(mangrove_options *options,
 
 // The most bytes that the pool can grow to, 1 MiB to 64 TiB: address space, not disk space. Default: 128 GiB for a
 // new pool. A pool that has less gets it in place when it is opened for writing; one that has more is not opened
-// (MANGROVE_ERR_UNSUPPORTED).
+// (MANGROVE_ERR_UNSUPPORTED). Values of each size class that is used take at least a segment of 256 KiB, so with
+// values of many lengths a map of a few MiB is full (MANGROVE_ERR_FULL) when it holds little: give it 16 MiB at least.
 mangrove_status mangrove_options_set_capacity(mangrove_options *options,
                                               uint64_t bytes);
 
@@ -841,7 +842,8 @@ void mangrove_iter_free(mangrove_iter *iter);
 
 // Moves to the first record of the range. Returns MANGROVE_NOT_FOUND when the range is empty.
 // Errors, of this and the other moves: MANGROVE_ERR_CORRUPT, _SNAPSHOT_EXPIRED; the iterator then
-// stands on no record.
+// stands on no record, and mangrove_iter_next and _prev return the same error until another move succeeds. Of an
+// expired snapshot none does.
 mangrove_status mangrove_iter_first(mangrove_iter *iter);
 
 // Moves to the last record of the range. Returns MANGROVE_NOT_FOUND when the range is empty.
@@ -1082,7 +1084,8 @@ mangrove_status mangrove_heap_base(const mangrove_heap *heap, void **base);
 
 // Copies the heap as it is at this instant into a new heap at `path`, while transactions continue; they
 // wait only while memory is compared with the copy. *bytes, which may be NULL, is how many were copied.
-// The new heap belongs at the same address, so one process opens one of the two at a time.
+// The new heap belongs at the same address, so one process opens one of the two at a time. The copy of an
+// emulated heap lies on the medium file.
 //
 // Errors: MANGROVE_ERR_POOL_EXISTS, _NO_SPACE, _READ_ONLY, _IO, _POISONED; _FOREIGN: something else lies at
 // `path`; _UNSUPPORTED: `path` lies in another pool's directory; _POOL_BUSY: another backup to `path` is at
@@ -1255,7 +1258,8 @@ mangrove_status mangrove_transaction_read(const mangrove_heap *heap,
                                           int32_t *value);
 
 // As mangrove_transaction, but returns before what the body changed, and what it read, is durable; *ticket
-// (may be NULL) names it for mangrove_heap_wait. Many commits then share one fence or one device write. Other
+// (may be NULL) names it for mangrove_heap_wait; after every result but MANGROVE_OK it holds zeros, and waiting for it
+// returns MANGROVE_ERR_INVALID_ARGUMENT. Many commits then share one fence or one device write. Other
 // transactions see the changes at once; those that wait for durability return when what they saw is durable,
 // too. A commit that no thread waits for becomes durable within about 100 ms, and when the heap is closed.
 // Crash: a prefix of the commits is kept, in their order. Threads: any.
@@ -1320,7 +1324,8 @@ mangrove_status mangrove_tx_privatise(mangrove_tx *tx);
 // A new block of at least `bytes` bytes of undefined content, at a multiple of 16 and of `align` (0, or a
 // power of two). It exists once the transaction commits; *at is its address in every process, and NULL
 // after another result.
-// Errors: the transaction is undone, and the heap stays usable. MANGROVE_ERR_FULL: its capacity is in use.
+// Errors: the transaction is undone, and the heap stays usable. MANGROVE_ERR_FULL: its capacity is in use, or no
+// free part of it is long enough.
 // MANGROVE_ERR_NO_SPACE: its medium is full.
 // Threads: the one that runs the body.
 mangrove_status mangrove_tx_alloc(mangrove_tx *tx,

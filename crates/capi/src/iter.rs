@@ -142,13 +142,16 @@ pub struct mangrove_iter {
     snapshot: Arc<Snapshot<'static>>,
     bounds: Bounds,
     position: Position,
+    /// Why the last move failed. A step from there fails in the same way: it must not look like the end of the range.
+    failed: Option<mangrove::Error>,
     key: Vec<u8>,
     value: Vec<u8>,
 }
 
 impl mangrove_iter {
     fn new(snapshot: Arc<Snapshot<'static>>, bounds: Bounds) -> Self {
-        Self { walk: None, snapshot, bounds, position: Position::BeforeFirst, key: vec![], value: vec![] }
+        let position = Position::BeforeFirst;
+        Self { walk: None, snapshot, bounds, position, failed: None, key: vec![], value: vec![] }
     }
 
     /// Starts a walk over the part of the range that lies within `part`, and stands on its first
@@ -159,7 +162,10 @@ impl mangrove_iter {
         if is_empty(&bounds) {
             return Ok(self.run_out(direction));
         }
-        self.walk = Some((self.snapshot.range::<Vec<u8>>(bounds)?, direction));
+        match self.snapshot.range::<Vec<u8>>(bounds) {
+            Ok(walk) => self.walk = Some((walk, direction)),
+            Err(error) => return self.fail(direction, error),
+        }
         self.step(direction)
     }
 
@@ -175,18 +181,23 @@ impl mangrove_iter {
                 replace(&mut self.key, key);
                 replace(&mut self.value, value);
                 self.position = Position::OnRecord;
+                self.failed = None;
                 Ok(MANGROVE_OK)
             }
-            Some(Err(error)) => {
-                self.run_out(direction);
-                Err(error.into())
-            }
+            Some(Err(error)) => self.fail(direction, error),
             None => Ok(self.run_out(direction)),
         }
     }
 
+    fn fail(&mut self, direction: Direction, error: mangrove::Error) -> Answer {
+        self.run_out(direction);
+        self.failed = Some(error.clone());
+        Err(error.into())
+    }
+
     fn run_out(&mut self, direction: Direction) -> mangrove_status {
         self.walk = None;
+        self.failed = None;
         self.key = Vec::new();
         self.value = Vec::new();
         self.position = match direction {
@@ -197,6 +208,9 @@ impl mangrove_iter {
     }
 
     fn go(&mut self, direction: Direction) -> Answer {
+        if let Some(error) = &self.failed {
+            return Err(error.clone().into());
+        }
         let (entry, exit) = match direction {
             Direction::Forward => (Position::BeforeFirst, Position::AfterLast),
             Direction::Backward => (Position::AfterLast, Position::BeforeFirst),
@@ -304,7 +318,8 @@ unsafe fn moving(iter: *mut mangrove_iter, go: impl FnOnce(&mut mangrove_iter) -
 
 /// Moves to the first record of the range. Returns MANGROVE_NOT_FOUND when the range is empty.
 /// Errors, of this and the other moves: MANGROVE_ERR_CORRUPT, _SNAPSHOT_EXPIRED; the iterator then
-/// stands on no record.
+/// stands on no record, and mangrove_iter_next and _prev return the same error until another move succeeds. Of an
+/// expired snapshot none does.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mangrove_iter_first(iter: *mut mangrove_iter) -> mangrove_status {
     // SAFETY: passed on from the caller.

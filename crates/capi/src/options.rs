@@ -278,7 +278,8 @@ pub unsafe extern "C" fn mangrove_options_set_busy_wait(
 
 /// The most bytes that the pool can grow to, 1 MiB to 64 TiB: address space, not disk space. Default: 128 GiB for a
 /// new pool. A pool that has less gets it in place when it is opened for writing; one that has more is not opened
-/// (MANGROVE_ERR_UNSUPPORTED).
+/// (MANGROVE_ERR_UNSUPPORTED). Values of each size class that is used take at least a segment of 256 KiB, so with
+/// values of many lengths a map of a few MiB is full (MANGROVE_ERR_FULL) when it holds little: give it 16 MiB at least.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mangrove_options_set_capacity(
     options: *mut mangrove_options,

@@ -60,7 +60,7 @@ impl MapOptions {
 
     mangrove_pool::pool_config_setters! { config:
         config, create, read_only, medium, devdax, durability, nowait_within, busy_wait, keeps_recent, memory_bytes_max,
-        capacity("1 MiB to 64 TiB. The data file's first 32 KiB for each GiB are a directory, which takes space as it is used. Default: 128 GiB. A map that is there grows to a greater one, in place, when it is opened for writing; a smaller one is refused."),
+        capacity("1 MiB to 64 TiB. The data file's first 32 KiB for each GiB are a directory, which takes space as it is used. Default: 128 GiB. A map that is there grows to a greater one, in place, when it is opened for writing; a smaller one is refused. Values of each size class that is used take at least a segment of 256 KiB: with values of many lengths a map of a few MiB is full when it holds little, so give it 16 MiB at least."),
         log_bytes, domain, bulk_load,
     }
 

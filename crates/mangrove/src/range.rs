@@ -1,7 +1,7 @@
 //! Ordered walks.
 
-use crate::Result;
 use crate::convert::engine;
+use crate::{Error, Result};
 use std::any::Any;
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -34,13 +34,15 @@ pub(crate) type Share = Arc<dyn Any + Send + Sync>;
 pub struct Range<'map> {
     inner: mangrove_hart::Range<'map>,
     path: &'map Path,
+    /// The snapshot has expired: the walk ended before its last record, which must not look like its end.
+    expired: bool,
     /// Never read: keeps the map open, where the walk owns a share of it. Below what borrows from it.
     _owner: Option<Share>,
 }
 
 impl<'map> Range<'map> {
     pub(crate) fn new(inner: mangrove_hart::Range<'map>, path: &'map Path) -> Self {
-        Self { inner, path, _owner: None }
+        Self { inner, path, expired: false, _owner: None }
     }
 
     /// This walk with a share of its map, if one is given.
@@ -52,22 +54,27 @@ impl<'map> Range<'map> {
     /// are valid during the call.
     ///
     /// # Errors
-    /// [`crate::Error::Corrupt`] or [`crate::Error::SnapshotExpired`].
+    /// [`crate::Error::Corrupt`] or [`crate::Error::SnapshotExpired`]; the latter from then on always.
     pub fn visit(&mut self, mut visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>) -> Result<()> {
-        self.inner
-            .for_each_ref(|key, value| visit(key, value).is_continue())
-            .map_err(|e| engine(self.path, e))
+        let visited = self.inner.for_each_ref(|key, value| visit(key, value).is_continue());
+        self.visited(visited)
     }
 
     /// The next record, as the iterator's `next` returns it, but borrowed until the next step: nothing is allocated for
-    /// it.
+    /// it. Once the snapshot has expired, each call returns [`crate::Error::SnapshotExpired`].
     pub fn next_borrowed(&mut self) -> Option<Result<(&[u8], &[u8])>> {
-        Some(self.inner.next_borrowed()?.map_err(|e| engine(self.path, e)))
+        match self.inner.next_borrowed() {
+            None => self.expired.then_some(Err(Error::SnapshotExpired)),
+            Some(record) => Some(record.map_err(|e| noted(&mut self.expired, self.path, e))),
+        }
     }
 
     /// As [`Range::next_borrowed`], from the far end.
     pub fn next_back_borrowed(&mut self) -> Option<Result<(&[u8], &[u8])>> {
-        Some(self.inner.next_back_borrowed()?.map_err(|e| engine(self.path, e)))
+        match self.inner.next_back_borrowed() {
+            None => self.expired.then_some(Err(Error::SnapshotExpired)),
+            Some(record) => Some(record.map_err(|e| noted(&mut self.expired, self.path, e))),
+        }
     }
 
     /// As [`Range::visit`], from the far end.
@@ -75,10 +82,22 @@ impl<'map> Range<'map> {
     /// # Errors
     /// As there.
     pub fn visit_back(&mut self, mut visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>) -> Result<()> {
-        self.inner
-            .for_each_ref_back(|key, value| visit(key, value).is_continue())
-            .map_err(|e| engine(self.path, e))
+        let visited = self.inner.for_each_ref_back(|key, value| visit(key, value).is_continue());
+        self.visited(visited)
     }
+
+    fn visited(&mut self, visited: mangrove_hart::Result<()>) -> Result<()> {
+        visited.map_err(|e| noted(&mut self.expired, self.path, e))?;
+        if self.expired { Err(Error::SnapshotExpired) } else { Ok(()) }
+    }
+}
+
+/// The error of a step.
+#[cold]
+fn noted(expired: &mut bool, path: &Path, error: mangrove_hart::Error) -> Error {
+    let error = engine(path, error);
+    *expired |= matches!(error, Error::SnapshotExpired);
+    error
 }
 
 impl std::fmt::Debug for Range<'_> {
@@ -89,16 +108,16 @@ impl std::fmt::Debug for Range<'_> {
 
 impl Iterator for Range<'_> {
     /// A record, or why there can be no more: [`crate::Error::Corrupt`] or [`crate::Error::SnapshotExpired`]. After
-    /// an error the walk has ended.
+    /// an error the walk has ended, and returns `None`: so a loop that drops errors ends, too.
     type Item = Result<(Vec<u8>, Vec<u8>)>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        Some(self.inner.next()?.map_err(|e| engine(self.path, e)))
+        Some(self.inner.next()?.map_err(|e| noted(&mut self.expired, self.path, e)))
     }
 }
 
 impl DoubleEndedIterator for Range<'_> {
     fn next_back(&mut self) -> Option<Self::Item> {
-        Some(self.inner.next_back()?.map_err(|e| engine(self.path, e)))
+        Some(self.inner.next_back()?.map_err(|e| noted(&mut self.expired, self.path, e)))
     }
 }

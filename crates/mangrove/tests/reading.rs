@@ -32,6 +32,33 @@ fn keys(map: &Map) -> Vec<String> {
 }
 
 #[test]
+fn a_walk_whose_snapshot_has_expired_does_not_look_whole() {
+    let dir = Dir::new();
+    let map = Map::options().log_bytes(1 << 20).snapshot_bytes_max(50_000).open(dir.path("pool")).unwrap();
+    let put_all = |value: &[u8]| (0..600).for_each(|i| map.put_nowait(format!("{i:03}"), value).unwrap());
+    put_all(&[1; 500]);
+    let mut walks = [(); 3].map(|()| map.iter().unwrap());
+    walks.iter_mut().for_each(|walk| _ = walk.next().unwrap().unwrap());
+    put_all(&[2; 500]);
+    let [ended, visited, borrowed] = &mut walks;
+    // A loop that drops errors must end, and so the iterator does.
+    let left: Vec<_> = ended.collect();
+    assert!(left.len() < 599 && matches!(left.last(), Some(Err(Error::SnapshotExpired))));
+    for _ in 0..3 {
+        assert!(ended.next().is_none());
+        let go_on = |_: &[u8], _: &[u8]| ControlFlow::Continue(());
+        assert!(matches!(ended.visit(go_on), Err(Error::SnapshotExpired)));
+        assert!(matches!(visited.visit(go_on), Err(Error::SnapshotExpired)));
+        assert!(matches!(visited.visit_back(go_on), Err(Error::SnapshotExpired)));
+    }
+    while borrowed.next_borrowed().unwrap().is_ok() {}
+    for _ in 0..3 {
+        assert!(matches!(borrowed.next_borrowed(), Some(Err(Error::SnapshotExpired))));
+        assert!(matches!(borrowed.next_back_borrowed(), Some(Err(Error::SnapshotExpired))));
+    }
+}
+
+#[test]
 fn ranges_have_both_ends_and_a_prefix_has_its_end() {
     let dir = Dir::new();
     let map = dir.map();

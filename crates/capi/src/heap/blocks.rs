@@ -36,7 +36,8 @@ unsafe fn allocate(
 /// A new block of at least `bytes` bytes of undefined content, at a multiple of 16 and of `align` (0, or a
 /// power of two). It exists once the transaction commits; *at is its address in every process, and NULL
 /// after another result.
-/// Errors: the transaction is undone, and the heap stays usable. MANGROVE_ERR_FULL: its capacity is in use.
+/// Errors: the transaction is undone, and the heap stays usable. MANGROVE_ERR_FULL: its capacity is in use, or no
+/// free part of it is long enough.
 /// MANGROVE_ERR_NO_SPACE: its medium is full.
 /// Threads: the one that runs the body.
 #[unsafe(no_mangle)]

@@ -111,7 +111,8 @@ pub unsafe extern "C" fn mangrove_heap_base(
 
 /// Copies the heap as it is at this instant into a new heap at `path`, while transactions continue; they
 /// wait only while memory is compared with the copy. *bytes, which may be NULL, is how many were copied.
-/// The new heap belongs at the same address, so one process opens one of the two at a time.
+/// The new heap belongs at the same address, so one process opens one of the two at a time. The copy of an
+/// emulated heap lies on the medium file.
 ///
 /// Errors: MANGROVE_ERR_POOL_EXISTS, _NO_SPACE, _READ_ONLY, _IO, _POISONED; _FOREIGN: something else lies at
 /// `path`; _UNSUPPORTED: `path` lies in another pool's directory; _POOL_BUSY: another backup to `path` is at

@@ -142,7 +142,8 @@ pub unsafe extern "C-unwind" fn mangrove_transaction_read(
 }
 
 /// As mangrove_transaction, but returns before what the body changed, and what it read, is durable; *ticket
-/// (may be NULL) names it for mangrove_heap_wait. Many commits then share one fence or one device write. Other
+/// (may be NULL) names it for mangrove_heap_wait; after every result but MANGROVE_OK it holds zeros, and waiting for it
+/// returns MANGROVE_ERR_INVALID_ARGUMENT. Many commits then share one fence or one device write. Other
 /// transactions see the changes at once; those that wait for durability return when what they saw is durable,
 /// too. A commit that no thread waits for becomes durable within about 100 ms, and when the heap is closed.
 /// Crash: a prefix of the commits is kept, in their order. Threads: any.

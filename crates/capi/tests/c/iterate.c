@@ -168,6 +168,45 @@ static void snapshots_stand_still(mangrove_map *map) {
     mangrove_iter_free(iter);
 }
 
+/* A walk whose snapshot has expired never looks like one that has come to its end. */
+static void expired_stays_expired(const char *path) {
+    enum { RECORDS = 600 };
+    static const char value[500];
+    mangrove_options *options = mangrove_options_new();
+    mangrove_map *map;
+    mangrove_iter *iter;
+    char key[8];
+    int round, i, s;
+    OK(mangrove_options_set_snapshot_bytes_max(options, 50000));
+    OK(mangrove_map_open(path, options, &map));
+    mangrove_options_free(options);
+    for (round = 0; round < 2; round++) {
+        if (round == 1) {
+            OK(mangrove_map_iter(map, NULL, &iter));
+            OK(mangrove_iter_next(iter));
+        }
+        for (i = 0; i < RECORDS; i++) {
+            snprintf(key, sizeof key, "%03d", i);
+            OK(mangrove_map_put_nowait(map, key, strlen(key), value, sizeof value - (size_t)round));
+        }
+    }
+    for (i = 1; (s = mangrove_iter_next(iter)) == MANGROVE_OK; i++) CHECK(i < RECORDS);
+    CHECK(s == MANGROVE_ERR_SNAPSHOT_EXPIRED && i < RECORDS);
+    for (i = 0; i < 3; i++) {
+        ANSWERS(MANGROVE_ERR_SNAPSHOT_EXPIRED, mangrove_iter_next(iter));
+        CHECK(stands_on(iter, -1));
+        ANSWERS(MANGROVE_ERR_SNAPSHOT_EXPIRED, mangrove_iter_prev(iter));
+    }
+    ANSWERS(MANGROVE_ERR_SNAPSHOT_EXPIRED, mangrove_iter_seek(iter, S("5")));
+    ANSWERS(MANGROVE_ERR_SNAPSHOT_EXPIRED, mangrove_iter_prev(iter));
+    ANSWERS(MANGROVE_ERR_SNAPSHOT_EXPIRED, mangrove_iter_first(iter));
+    ANSWERS(MANGROVE_ERR_SNAPSHOT_EXPIRED, mangrove_iter_next(iter));
+    ANSWERS(MANGROVE_ERR_SNAPSHOT_EXPIRED, mangrove_iter_last(iter));
+    ANSWERS(MANGROVE_ERR_SNAPSHOT_EXPIRED, mangrove_iter_next(iter));
+    mangrove_iter_free(iter);
+    OK(mangrove_map_close(map));
+}
+
 int main(int argc, char **argv) {
     mangrove_map *map;
     mangrove_snapshot *snapshot;
@@ -185,5 +224,6 @@ int main(int argc, char **argv) {
     every_prefix(map);
     snapshots_stand_still(map);
     OK(mangrove_map_close(map));
+    expired_stays_expired(below(argv[1], "expired"));
     return 0;
 }
