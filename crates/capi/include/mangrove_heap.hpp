@@ -38,9 +38,6 @@
 #include <type_traits>
 #include <utility>
 #include <variant>
-#ifdef __GLIBCXX__
-#include <cxxabi.h>
-#endif
 
 namespace mangrove {
 
@@ -184,6 +181,17 @@ private:
 
 namespace detail {
 
+// Lets what a handler has caught go on. AddressSanitizer has code before a `throw` that looks at the stack, and fails
+// where the end of a thread has unwound it; a function without instrumentation has no such code.
+[[noreturn]]
+#ifdef __GNUC__
+__attribute__((noinline, no_sanitize_address))
+#endif
+inline void pass_on()
+{
+    throw;
+}
+
 // One call of `transaction` or `read`: the body, and what its last run left.
 template <class Body, class Answer> struct call {
     using kept = std::conditional_t<std::is_void_v<Answer>, std::monostate, Answer>;
@@ -193,7 +201,8 @@ template <class Body, class Answer> struct call {
     std::exception_ptr thrown;
 
     // An exception is kept until the library has undone the run: a body that conflicted with another transaction
-    // runs again, and its exception is dropped. The end of the thread passes through.
+    // runs again, and its exception is dropped. What is no C++ exception passes through: the end of the thread
+    // (pthread_exit, a cancellation), which must not be held up.
     static int run(mangrove_tx *handle, void *self)
     {
         call &it = *static_cast<call *>(self);
@@ -210,12 +219,9 @@ template <class Body, class Answer> struct call {
             return MANGROVE_OK;
         } catch (const interrupted &) {
             return MANGROVE_TX_STOP;
-#ifdef __GLIBCXX__
-        } catch (const abi::__forced_unwind &) { // pthread_exit, or a cancellation
-            throw;
-#endif
         } catch (...) {
             it.thrown = std::current_exception();
+            if (!it.thrown) pass_on();
             return 1;
         }
     }

@@ -166,6 +166,25 @@ fn heap_left_cxx() {
     all_ways("heap_left_cxx");
 }
 
+/// A thread's end passes the C++ header also in a program that looks for its own mistakes.
+#[test]
+fn heap_left_cxx_under_a_sanitizer() {
+    let parent = tempfile::tempdir().expect("a scratch directory");
+    let program = parent.path().join("program");
+    let mut compile = cxx();
+    compile
+        .args(["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-pthread", "-o"])
+        .arg(&program);
+    compile.arg(here().join("tests/c/heap_ended_cxx.cpp")).arg(libraries().join("libmangrove_c.so"));
+    compile.arg(format!("-Wl,-rpath,{}", libraries().display()));
+    if !compile.output().expect("the compiler").status.success() {
+        return println!("skipped, because the compiler has no sanitizers here");
+    }
+    let data = scratch(&parent, "data");
+    // What the library holds until the end of the process is no leak of the program.
+    run(Command::new(&program).arg(&data).env("ASAN_OPTIONS", "detect_leaks=0"));
+}
+
 #[test]
 fn heap_threads() {
     all_ways("heap_threads");
