@@ -40,7 +40,12 @@ pub(crate) fn code(result: anyhow::Result<Exit>) -> ExitCode {
         return ExitCode::SUCCESS;
     }
     stderr::line(format_args!("mangrove: {error:#}"));
-    ExitCode::from(if error.chain().any(is_usage) { 2 } else { 3 })
+    ExitCode::from(if is_refused(&error) { 2 } else { 3 })
+}
+
+/// Whether the same request fails however often it is repeated.
+pub(crate) fn is_refused(error: &anyhow::Error) -> bool {
+    error.chain().any(is_usage)
 }
 
 fn is_broken_pipe(cause: &(dyn std::error::Error + 'static)) -> bool {

@@ -13,15 +13,32 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock};
 
 static ASKED: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
+/// Nothing looks at `ASKED` yet: a signal ends the process where it stands.
+static AT_ONCE: LazyLock<Arc<AtomicBool>> = LazyLock::new(|| Arc::new(AtomicBool::new(true)));
+
+fn heeded() -> impl Iterator<Item = i32> {
+    [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|&s| !is_ignored(s))
+}
+
+/// From now on Ctrl-C, SIGTERM and SIGHUP end the process at once, with the exit code that all commands have then.
+pub(crate) fn end_at_once() -> anyhow::Result<()> {
+    for signal in heeded() {
+        flag::register_conditional_shutdown(signal, 130, Arc::clone(&AT_ONCE))
+            .context("cannot catch Ctrl-C")?;
+    }
+    Ok(())
+}
 
 /// From now on Ctrl-C, SIGTERM and SIGHUP only set the flag; a second one ends the process at once.
 pub(crate) fn catch() -> anyhow::Result<()> {
-    for signal in [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|&s| !is_ignored(s)) {
+    for signal in heeded() {
         // In this order: the first one finds the flag not yet set.
         flag::register_conditional_shutdown(signal, 130, Arc::clone(&ASKED))
             .and_then(|_| flag::register(signal, Arc::clone(&ASKED)))
             .context("cannot catch Ctrl-C")?;
     }
+    // Relaxed: the flag carries no data with it.
+    AT_ONCE.store(false, Ordering::Relaxed);
     Ok(())
 }
 

@@ -81,7 +81,8 @@ enum Command {
 
 fn main() -> ExitCode {
     let command = Cli::parse().command;
-    exit::code(interrupt::outlive_size_limit().and_then(|()| run(command)))
+    let ready = interrupt::outlive_size_limit().and_then(|()| interrupt::end_at_once());
+    exit::code(ready.and_then(|()| run(command)))
 }
 
 fn run(command: Command) -> anyhow::Result<Exit> {

@@ -118,11 +118,9 @@ pub(crate) fn unescape_to(text: &[u8], bytes: &mut Vec<u8>) -> anyhow::Result<()
 }
 
 fn bad_escape(text: &[u8]) -> anyhow::Error {
-    Usage(format!(
-        "'{}' has an escape other than \\t \\n \\r \\\\ \\xHH; write a backslash as \\\\",
-        String::from_utf8_lossy(text)
-    ))
-    .into()
+    // Each backslash stands there as it was written.
+    let shown = quote(text).replace(r"\\", r"\");
+    Usage(format!(r"{shown} has an escape other than \t \n \r \\ \xHH; write a backslash as \\")).into()
 }
 
 /// Appends `bytes` in hexadecimal.
@@ -141,10 +139,9 @@ pub(crate) fn from_hex(text: &[u8]) -> anyhow::Result<Vec<u8>> {
         [high, low] => Some(digit(high)? << 4 | digit(low)?),
         _ => None,
     });
-    pairs.collect::<Option<Vec<u8>>>().ok_or_else(|| {
-        Usage(format!("'{}' is not hexadecimal (an even number of digits)", String::from_utf8_lossy(text)))
-            .into()
-    })
+    pairs
+        .collect::<Option<Vec<u8>>>()
+        .ok_or_else(|| Usage(format!("{} is not hexadecimal (an even number of digits)", quote(text))).into())
 }
 
 /// `bytes` for a sentence: escaped, and cut when long.

@@ -4,7 +4,7 @@
 mod support;
 
 use std::fs;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::process::Stdio;
 use support::{HEEDING, Mount, Yard, command_in, finish, signal, spawn};
 
@@ -180,8 +180,41 @@ fn bad_records_name_their_line() {
     escape.is(USAGE, "line 1: 'a\\q' has an escape other than", "escape");
     let hex = yard.feed(&["map", "load", "p", "--format", "hex"], b"0g\t00\n");
     hex.is(USAGE, "line 1: '0g' is not hexadecimal", "hex");
+    hex.is(USAGE, "correct the file and load it again", "hex");
+    // What is wrong is shown with escapes, and not whole.
+    let hostile = [&b"\x1b]0;title\x07"[..], &[b'x'; 5000], b"\t00\n"].concat();
+    let hex = yard.feed(&["map", "load", "p", "--format", "hex"], &hostile);
+    hex.is(USAGE, r"line 1: '\x1b]0;title\x07xxx", "hostile");
+    assert!(hex.err.len() < 400 && !hex.err.contains('\x1b'), "{}", hex.err);
+    for spelling in ["--hex", "--escape"] {
+        let said = yard.run(&["map", "get", "p", &format!("\x1b\\q{}", "x".repeat(5000)), spelling]);
+        said.is(USAGE, r"'\x1b\", spelling);
+        assert!(said.err.len() < 400 && !said.err.contains('\x1b'), "{}", said.err);
+    }
     yard.fails(&["map", "load", "p", "no-such-file"], POOL, "cannot read no-such-file");
     yard.fails(&["map", "load", "p", "."], USAGE, "is a directory");
+}
+
+#[test]
+fn a_command_says_what_it_was_refused() {
+    let yard = Yard::new();
+    yard.fails(&["map", "put", "p", "k", "v", "--expect", "x"], POOL, "there is no pool at p");
+    assert!(yard.names().is_empty(), "a pool was made for nothing");
+    yard.ok(&["map", "put", "p", "k", "v"]);
+    yard.fails(&["map", "put", "p", "new", "v", "--expect", "x"], 1, "'new' is not there");
+    yard.fails(&["map", "put", "p", "k", "w", "--expect", "x"], 1, "'k' has another value");
+    assert_eq!(yard.ok(&["map", "scan", "p"]), "k\tv\n");
+    let nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"];
+    let mut probe = std::process::Command::new(nobody[0]);
+    if !probe.args(&nobody[1..]).arg("true").status().is_ok_and(|status| status.success()) {
+        return println!("skipped, because this process cannot become another user");
+    }
+    // That user may enter the folder of the test.
+    fs::set_permissions(yard.path("."), fs::Permissions::from_mode(0o755)).unwrap();
+    fs::set_permissions(yard.path("p/pool"), fs::Permissions::from_mode(0o600)).unwrap();
+    finish(yard.command_behind(&nobody, &["pool", "info", "p"])).is(POOL, "cannot read p/pool", "unreadable");
+    let put = ["map", "put", "q", "k", "v"];
+    finish(yard.command_behind(&nobody, &put)).is(POOL, "or its folder's", "a folder that cannot be written");
 }
 
 #[test]

@@ -77,6 +77,35 @@ fn a_load_whose_input_pauses_is_stopped_and_has_written_what_it_read() {
 }
 
 #[test]
+fn a_command_that_waits_has_the_exit_code_of_one_that_works() {
+    let yard = Yard::new();
+    for name in ["HUP", "INT", "TERM"] {
+        let put = ["map", "put", "p", "k", "--file", "-"];
+        let mut child = spawn(yard.command_behind(&HEEDING, &put).stdin(Stdio::piped()));
+        let input = child.stdin.take();
+        // It waits for its input once it catches the signal.
+        let status = format!("/proc/{}/status", child.id());
+        let catches = |status: &str| {
+            let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap_or("0");
+            let number = match name {
+                "HUP" => 1,
+                "INT" => 2,
+                _ => 15,
+            };
+            u64::from_str_radix(mask.trim(), 16).unwrap() >> (number - 1) & 1 == 1
+        };
+        let until = std::time::Instant::now() + Duration::from_secs(60);
+        while !catches(&fs::read_to_string(&status).unwrap()) {
+            assert!(std::time::Instant::now() < until, "{name}: it is never caught");
+        }
+        signal(&child, name);
+        assert_eq!(end_of(&mut child), Some(130), "{name}");
+        drop(input);
+        assert!(!yard.path("p").exists(), "{name}");
+    }
+}
+
+#[test]
 fn a_pipe_with_a_name_may_pause_as_well() {
     let yard = Yard::new();
     assert!(Command::new("mkfifo").arg(yard.path("fifo")).status().unwrap().success());

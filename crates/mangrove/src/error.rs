@@ -206,7 +206,8 @@ impl std::fmt::Display for Error {
                 write!(f, "no memory for a value of {wanted} bytes; free some and retry")
             }
             Self::ReadOnly { path } => {
-                write!(f, "{} cannot be written; it is open read-only, or its permissions say so", path.display())
+                let path = path.display();
+                write!(f, "{path} cannot be written: it is open read-only, or its permissions or its folder's say so")
             }
             Self::NoSpace { path, wanted: 0 } => {
                 write!(f, "no space left for {}; free some and retry", path.display())

@@ -1,7 +1,7 @@
 //! `mangrove map load`.
 
 use super::input::{Format, Input, Next, Record};
-use crate::exit::Exit;
+use crate::exit::{self, Exit};
 use crate::open_args::OpenArgs;
 use crate::size::{count, human};
 use crate::{interrupt, output, progress, stderr};
@@ -220,8 +220,12 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
     let failed = loaded.err().or(synced.err().map(Into::into));
     let interrupted = interrupt::asked();
     if failed.is_some() || interrupted {
+        let then = match &failed {
+            Some(error) if exit::is_refused(error) => "correct the file and load it again",
+            _ => "load the same file again to finish",
+        };
         stderr::line(format_args!(
-            "mangrove: stopped; {} records were acknowledged and stay; load the same file again to finish",
+            "mangrove: stopped; {} records were acknowledged and stay; {then}",
             count(records)
         ));
     }

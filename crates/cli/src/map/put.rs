@@ -31,7 +31,7 @@ pub(crate) struct Args {
     /// Only when the key is not there
     #[arg(long)]
     if_absent: bool,
-    /// Only when the key has this value
+    /// Only when the key has this value; makes no pool
     #[arg(long, value_name = "VALUE", conflicts_with = "if_absent")]
     expect: Option<OsString>,
     #[command(flatten)]
@@ -49,7 +49,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
         return Err(mangrove::Error::KeyTooLong { len, max }.into());
     }
     let value = value(args)?;
-    let map = args.opening.create(&args.pool)?;
+    let opening = &args.opening;
+    // A pool that is not there has no such value.
+    let map = if expected.is_some() { opening.open(&args.pool)? } else { opening.create(&args.pool)? };
     let done = if args.if_absent {
         map.insert_new(&key, &value)?
     } else if expected.is_some() {
@@ -58,9 +60,13 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
         map.put(&key, &value)?;
         true
     };
+    let why = match done || args.if_absent {
+        true => "is there already",
+        false if map.contains(&key)? => "has another value",
+        false => "is not there",
+    };
     map.close()?;
     if !done {
-        let why = if args.if_absent { "is there already" } else { "has another value" };
         stderr::line(format_args!("mangrove: {} {why}; nothing was changed", text::quote(&key)));
     }
     Ok(if done { Exit::Ok } else { Exit::No })

@@ -29,11 +29,14 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
     match &*mangrove::pool_info(&args.pool)?.kind {
         "map" => map::backup(&args.pool, &args.to, args.json, args.wait),
         "heap" => heap(args),
-        other => Err(Usage(format!(
-            "{} holds a {other}; copy its folder while no process has it open",
-            args.pool.display()
-        ))
-        .into()),
+        other => {
+            let holds = match other {
+                "durable" => "the state of a durable application, or a LevelDB database".to_owned(),
+                other => format!("a {other}"),
+            };
+            let pool = args.pool.display();
+            Err(Usage(format!("{pool} holds {holds}; copy its folder while no process has it open")).into())
+        }
     }
 }
 
