@@ -79,5 +79,19 @@ impl Bounds {
 pub(crate) fn path(object: &Bound<'_, PyAny>) -> PyResult<PathBuf> {
     let encoded = object.py().import("os")?.call_method1("fsencode", (object,))?;
     let encoded: Vec<u8> = encoded.extract::<PyBackedBytes>()?.to_vec();
+    if encoded.is_empty() {
+        return Err(PyValueError::new_err("the path is empty; give the directory of the pool"));
+    }
     Ok(OsString::from_vec(encoded).into())
+}
+
+/// A map's `capacity`, unless it is smaller than any can be.
+pub(crate) fn allowed_capacity(bytes: Option<u64>) -> PyResult<Option<u64>> {
+    const MIN: u64 = 1 << 20;
+    match bytes {
+        Some(bytes) if bytes < MIN => {
+            Err(PyValueError::new_err(format!("capacity is at least {MIN} bytes, and {bytes} is less")))
+        }
+        _ => Ok(bytes),
+    }
 }

@@ -3,7 +3,7 @@
 //! The iterator runs on the caller's thread, since what it reads from (a cursor of another database, say) may be bound
 //! to that thread. Records go over in chunks, so that the two threads work side by side.
 
-use crate::arguments::{bytes, path as path_of};
+use crate::arguments::{allowed_capacity, bytes, path as path_of};
 use crate::errors::checked;
 use crate::shutdown::detached;
 use crate::wait::wait;
@@ -44,7 +44,7 @@ pub(crate) fn load(
     memory_bytes_max: Option<u64>,
 ) -> PyResult<u64> {
     let mut options = MapOptions::new();
-    if let Some(bytes) = capacity {
+    if let Some(bytes) = allowed_capacity(capacity)? {
         options = options.capacity(bytes);
     }
     if let Some(bytes) = memory_bytes_max {

@@ -1,6 +1,6 @@
 //! The map: opening, writing, closing.
 
-use crate::arguments::{Bounds, bytes, optional_bytes, path as path_of};
+use crate::arguments::{Bounds, allowed_capacity, bytes, optional_bytes, path as path_of};
 use crate::errors::checked;
 use crate::open_map::OpenMap;
 use crate::reader::Reader;
@@ -39,11 +39,13 @@ impl Map {
         memory_bytes_max: Option<u64>,
         snapshot_bytes_max: Option<u64>,
     ) -> PyResult<PyClassInitializer<Self>> {
-        let mut options = MapOptions::new()
-            .create(creation(create)?)
-            .read_only(read_only)
-            .durability(durability_of(durability)?);
-        if let Some(bytes) = capacity {
+        let create = creation(create)?;
+        if read_only && create == Create::New {
+            return Err(PyValueError::new_err("read_only makes no pool; leave create=\"new\" out"));
+        }
+        let mut options =
+            MapOptions::new().create(create).read_only(read_only).durability(durability_of(durability)?);
+        if let Some(bytes) = allowed_capacity(capacity)? {
             options = options.capacity(bytes);
         }
         if let Some(bytes) = memory_bytes_max {

@@ -346,9 +346,13 @@ class BadInput(Case):
         self.assertIsInstance(caught.exception, FileNotFoundError)
         self.assertEqual(os.fspath(caught.exception.path), self.pool)
         self.assertFalse(os.path.exists(self.pool))
-        for options in ({"durability": 0}, {"durability": "never"}, {"durability": 60_001}, {"durability": True}, {"create": "old"}):
+        for options in ({"durability": 0}, {"durability": "never"}, {"durability": 60_001}, {"durability": True}, {"create": "old"}, {"create": "new", "read_only": True}, {"capacity": 0}):
             with self.assertRaises(ValueError):
                 mangrove.Map(self.pool, **options)
+        for wrong in (lambda: mangrove.Map(""), lambda: mangrove.Map.load(self.pool, [], capacity=4096)):
+            with self.assertRaises(ValueError):
+                wrong()
+        self.assertFalse(os.path.exists(self.pool))
         m = self.open(create="new")
         with self.assertRaises(mangrove.PoolBusy):
             mangrove.Map(self.pool)
@@ -359,6 +363,19 @@ class BadInput(Case):
             other.write("no pool")
         with self.assertRaises(mangrove.Error):
             mangrove.Map(self.pool + ".other")
+
+    def test_a_walk_whose_snapshot_expired_does_not_look_whole(self):
+        m = self.open(snapshot_bytes_max=50_000, durability=100)
+        m.update((b"%03d" % i, b"v" * 500) for i in range(600))
+        walk = iter(m.items())
+        next(walk)
+        for i in range(600):
+            m[b"%03d" % i] = b"w" * 500
+        with self.assertRaises(mangrove.SnapshotExpired):
+            list(walk)
+        for _ in range(3):
+            with self.assertRaises(mangrove.SnapshotExpired):
+                list(walk)
 
     def test_damage_is_told_with_its_place(self):
         with mangrove.Map(self.pool) as m:
