@@ -207,6 +207,7 @@ fn lock_error(path: &Path, part: &Path, error: &io::Error) -> Error {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
             Error::NoSpace { path: part.to_owned(), wanted: 0 }
         }
+        io::ErrorKind::NotFound => failed(path.parent().unwrap_or(path), "find the directory", error),
         _ => failed(path, "lock", error),
     }
 }

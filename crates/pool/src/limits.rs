@@ -31,6 +31,7 @@ pub(crate) fn reserve(
     map: impl Fn(usize) -> std::io::Result<Reservation>,
 ) -> Result<Reservation> {
     let mut len = capacity;
+    let least = needed.max(1 << 20);
     loop {
         match map(len as usize) {
             Ok(memory) if len == capacity || len / 2 < needed => return Ok(memory),
@@ -43,10 +44,10 @@ pub(crate) fn reserve(
             // valgrind returns EINVAL where the kernel returns ENOMEM.
             Err(e) if matches!(e.raw_os_error(), Some(libc::ENOMEM | libc::EINVAL)) => {
                 let smaller = (len - 1).next_power_of_two() / 2;
-                if smaller < needed.max(1 << 20) {
+                if smaller < least {
                     return Err(Error::Unsupported {
                         what: format!(
-                            "cannot reserve {needed} bytes of address space ({e}); raise the limit (ulimit -v)"
+                            "cannot reserve {least} bytes of address space ({e}); raise the limit (ulimit -v)"
                         ),
                     });
                 }

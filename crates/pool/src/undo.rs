@@ -34,6 +34,10 @@ impl Creation {
         let Self { directory, held, storage, made_directory, lock } = self;
         let pool = directory.join("pool");
         let unmade = PoolFile::open(&*held, pool.clone(), OpenHow::Write, "open").and_then(|file| {
+            if file.size()? == 0 {
+                // It is no pool yet, and a full medium has no room for a superblock.
+                return Ok(());
+            }
             file.write_at(0, &superblock::loading()[..], here())?;
             file.sync(here())
         });

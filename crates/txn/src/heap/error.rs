@@ -81,7 +81,7 @@ impl fmt::Display for HeapError {
             }
             Self::Full { wanted } => write!(
                 f,
-                "the heap has no room for a block of {wanted} bytes: its address space is used up; free blocks, or create a heap of a larger capacity"
+                "the heap has no room for a block of {wanted} bytes: its address space is used up, or free in shorter pieces; free blocks, or create a heap of a larger capacity"
             ),
             Self::NoSpace { wanted, why } => write!(
                 f,
