@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 /// their own.
 const SITE_SECONDS_MAX: u64 = 3600;
 
-/// Distinct images in the durable application's campaign for a call site of the floors below.
+/// Distinct images in the campaign of durable applications or transactions for a call site of the floors below.
 const IMAGES_BELOW: u64 = 6000;
 
 enum Verdict {
@@ -96,9 +96,10 @@ fn sites_of(engine: EngineKind, seed: u64, own: bool) -> anyhow::Result<BTreeMap
     Ok(sites)
 }
 
-/// A fault on the floors below that the runtime's workloads do not notice must be caught by the shadow's own
-/// workloads: they commit from several threads, and grow on another thread than they commit on, as the runtime
-/// never does; or by the map's, which often asks again for what it has given back.
+/// A fault on the floors below that the workloads of durable applications, or of transactions, do not notice must be
+/// caught by the shadow's own: they commit from several threads, and grow on another thread than they commit on, as
+/// the runtime of applications never does, and spill in each run, as few transactions do; or by the map's, which often
+/// asks again for what it has given back.
 fn judge_on_floors(
     engine: EngineKind,
     site: &SiteKey,
@@ -106,16 +107,20 @@ fn judge_on_floors(
     seed: u64,
     images: u64,
 ) -> anyhow::Result<Verdict> {
-    if engine != EngineKind::Durable || engine.own_sources().iter().any(|part| site.file.contains(part)) {
+    let stands_above = matches!(engine, EngineKind::Durable | EngineKind::Txn);
+    if !stands_above || engine.own_sources().iter().any(|part| site.file.contains(part)) {
         return judge(engine, site, domains, seed, images);
     }
     if let Verdict::Caught(how) = judge(engine, site, domains, seed, images.min(IMAGES_BELOW))? {
         return Ok(Verdict::Caught(how));
     }
-    match judge(EngineKind::Shadow, site, domains_of(site.kind), seed, images)? {
-        Verdict::Caught(how) => Ok(Verdict::Caught(how)),
-        Verdict::Survived => judge(EngineKind::Map, site, domains_of(site.kind), seed, images),
+    for below in [EngineKind::Shadow, EngineKind::Map] {
+        if let Verdict::Caught(how) = judge(below, site, domains_of(site.kind), seed, images)? {
+            return Ok(Verdict::Caught(how));
+        }
     }
+    // A wait that only these workloads reach, and seldom.
+    judge(engine, site, domains, seed, images)
 }
 
 /// Runs the campaign with a fault at this call site in these domains until one catches it.
