@@ -1,11 +1,8 @@
 //! Figures of a map and of its pool, and what can be asked of a pool without opening it.
 
-use crate::{Durability, Error, Heap, Latency, Medium, Result};
+use crate::{Durability, Heap, Latency, Medium, Result};
 use mangrove_pool::{MediumKind, Pool};
 use std::path::{Path, PathBuf};
-
-/// The system's error number for what its permissions forbid.
-const EACCES: i32 = 13;
 
 /// Figures of an open map. Counters count since the map was opened. Costs a few microseconds.
 #[derive(Clone, Debug)]
@@ -109,15 +106,7 @@ pub struct PoolInfo {
 /// [`crate::Error::Io`].
 pub fn pool_info(path: impl AsRef<Path>) -> Result<PoolInfo> {
     let path = path.as_ref();
-    // Nothing is written here: what is refused is reading.
-    let unread = |error| match error {
-        mangrove_pool::Error::ReadOnly { path } => {
-            let message = std::io::Error::from_raw_os_error(EACCES).to_string();
-            Error::Io { path, doing: "read".to_owned(), code: Some(EACCES), message }
-        }
-        other => other.into(),
-    };
-    let info = Pool::inspect(path).map_err(unread)?;
+    let info = Pool::inspect(path)?;
     Ok(PoolInfo::new(&info, Pool::is_busy(path)))
 }
 

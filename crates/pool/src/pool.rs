@@ -582,7 +582,7 @@ impl Pool {
         let Found::Pool = look(storage, directory)? else {
             return Err(Error::NotFound { path: directory.to_owned() });
         };
-        let file = PoolFile::open(storage, directory.join("pool"), OpenHow::Read, "open")?;
+        let file = PoolFile::open(storage, directory.join("pool"), OpenHow::Read, opening(true))?;
         let bytes = read_superblock_file(&file)?;
         Ok(superblock::decode(file.path(), &bytes)?.info(directory))
     }
