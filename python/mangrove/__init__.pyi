@@ -60,6 +60,7 @@ class Map(_Reading, MutableMapping[bytes, bytes]):
         capacity: int | None = None,
         memory_bytes_max: int | None = None,
         snapshot_bytes_max: int | None = None,
+        background_compaction: bool = True,
     ) -> None: ...
     @staticmethod
     def load(

@@ -64,6 +64,7 @@ class Map(Reader):
         capacity: int | None = None,
         memory_bytes_max: int | None = None,
         snapshot_bytes_max: int | None = None,
+        background_compaction: bool = True,
     ) -> Map: ...
     def close(self) -> None: ...
 

@@ -26,7 +26,7 @@ impl Map {
     #[new]
     #[pyo3(signature = (
         path, *, create=None, read_only=false, durability=None, capacity=None, memory_bytes_max=None,
-        snapshot_bytes_max=None,
+        snapshot_bytes_max=None, background_compaction=true,
     ))]
     #[expect(clippy::too_many_arguments, reason = "they are keyword arguments of Python")]
     fn new(
@@ -38,6 +38,7 @@ impl Map {
         capacity: Option<u64>,
         memory_bytes_max: Option<u64>,
         snapshot_bytes_max: Option<u64>,
+        background_compaction: bool,
     ) -> PyResult<PyClassInitializer<Self>> {
         let create = creation(create)?;
         if read_only && create == Create::New {
@@ -54,6 +55,7 @@ impl Map {
         if let Some(bytes) = snapshot_bytes_max {
             options = options.snapshot_bytes_max(bytes);
         }
+        options = options.background_compaction(background_compaction);
         let path = path_of(path)?;
         let opened = {
             let path = path.clone();

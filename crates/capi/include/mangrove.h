@@ -673,6 +673,11 @@ mangrove_status mangrove_options_set_snapshot_bytes_max(mangrove_options *option
 // Threads that rebuild the index while the pool is opened, 1 to 1024. Default: one a CPU.
 mangrove_status mangrove_options_set_recovery_threads(mangrove_options *options, uint32_t threads);
 
+// Whether a map on the file medium compacts itself, in a thread of its own, when at least 32 MiB and
+// a quarter of the space in use would come back. It does what mangrove_map_compact does, in smaller
+// steps and with pauses, and only while no snapshot and no iterator lives. Default: true.
+mangrove_status mangrove_options_set_background_compaction(mangrove_options *options, bool yes);
+
 // Opens the pool at `path`, a directory, and recovers the map in it. `options` may be NULL: then
 // the pool is created when missing, with all defaults.
 //

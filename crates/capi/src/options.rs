@@ -336,3 +336,14 @@ pub unsafe extern "C" fn mangrove_options_set_recovery_threads(
 ) -> mangrove_status {
     set_option!(guard_unit, options.all.recovery_threads(threads_of(threads)?))
 }
+
+/// Whether a map on the file medium compacts itself, in a thread of its own, when at least 32 MiB and
+/// a quarter of the space in use would come back. It does what mangrove_map_compact does, in smaller
+/// steps and with pauses, and only while no snapshot and no iterator lives. Default: true.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mangrove_options_set_background_compaction(
+    options: *mut mangrove_options,
+    yes: bool,
+) -> mangrove_status {
+    set_option!(guard_unit, options.all.background_compaction(yes))
+}

@@ -17,7 +17,7 @@ use mangrove_pool::{Lsn, Range, Region, crc32c};
 use mangrove_sys::AsymmetricBarrier;
 use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 /// Bits of [`Hart::write_flags`]: the map was opened read-only.
 const READ_ONLY: u8 = 1;
@@ -45,6 +45,8 @@ pub struct Hart {
     pub(crate) preparing: RwLock<()>,
     /// Held by the one compaction that runs.
     pub(crate) compacting: Mutex<()>,
+    /// Callers that wait for a compaction of their own.
+    pub(crate) compactions_asked: AtomicU32,
     trees: Option<Box<[RwLock<()>]>>,
     /// What a writer must look at first; 0 means nothing.
     write_flags: AtomicU8,
@@ -139,6 +141,7 @@ impl Hart {
             slot_bytes_max: options.slot_bytes_max.min(SLOT_BYTES_MAX),
             preparing: RwLock::new(()),
             compacting: Mutex::new(()),
+            compactions_asked: AtomicU32::new(0),
             write_flags: AtomicU8::new(flags),
             space,
         })

@@ -44,6 +44,7 @@
 // `owned` has the only exceptions.
 #![deny(unsafe_code)]
 
+mod background_compaction;
 mod backup;
 mod batch;
 mod bounds;

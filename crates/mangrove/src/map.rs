@@ -1,5 +1,6 @@
 //! The durable ordered map.
 
+use crate::background_compaction::BackgroundCompaction;
 use crate::bounds::{bounds, prefix_bounds};
 use crate::closing::Closing;
 use crate::convert::engine;
@@ -13,6 +14,7 @@ use mangrove_sys::LeftInChild;
 use std::mem::MaybeUninit;
 use std::ops::RangeBounds;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Instant;
 
 /// The longest key, in bytes. The empty key is a key.
@@ -58,8 +60,10 @@ pub const VALUE_BYTES_MAX: usize = mangrove_hart::VALUE_BYTES_MAX;
 /// # }
 /// ```
 pub struct Map {
+    // Dropped first: its thread uses the others.
+    compaction: LeftInChild<Option<BackgroundCompaction>>,
     // Dropped before the pool, whose region it uses.
-    hart: LeftInChild<Hart>,
+    hart: LeftInChild<Arc<Hart>>,
     pool: Closing,
     path: PathBuf,
     durability: Durability,
@@ -94,14 +98,20 @@ impl Map {
         let options = &options.memory_limited();
         let pool = options.pool().open(path)?;
         match Self::in_pool(&pool, path, options, start) {
-            Ok((hart, recovery)) => Ok(Self {
-                hart: LeftInChild::new(hart),
-                pool: Closing::new(pool),
-                path: path.to_owned(),
-                durability: options.config.durability,
-                medium_asked: options.config.medium,
-                recovery,
-            }),
+            Ok((hart, recovery)) => {
+                let hart = Arc::new(hart);
+                let least = options.compacts_itself_from(pool.info().medium);
+                let compaction = least.and_then(|bytes| BackgroundCompaction::start(&hart, bytes));
+                Ok(Self {
+                    compaction: LeftInChild::new(compaction),
+                    hart: LeftInChild::new(hart),
+                    pool: Closing::new(pool),
+                    path: path.to_owned(),
+                    durability: options.config.durability,
+                    medium_asked: options.config.medium,
+                    recovery,
+                })
+            }
             Err(error) => {
                 pool.undo_creation();
                 Err(error)
@@ -413,7 +423,8 @@ impl Map {
 
     /// Gives disk space and memory of deleted records back: moves what is left together, so that whole segments become
     /// free, and makes holes of them in the data file. Readers and writers go on meanwhile; writers wait for some fifty
-    /// moves at a time. On dax and emulated media records move, but space stays with the pool.
+    /// moves at a time. On dax and emulated media records move, but space stays with the pool. A map on the file medium
+    /// does it by itself, too, when much has become free ([`MapOptions::background_compaction`]).
     ///
     /// Snapshots that live meanwhile keep copies of what moves, and expire if these are too many. Time: a walk over all
     /// records, about a microsecond for each that moves, and a checkpoint.
@@ -455,7 +466,8 @@ impl Map {
 
     /// Ends the map as a crash does, and removes what this opening created.
     pub(crate) fn undo_creation(self) {
-        let Self { hart, pool, .. } = self;
+        let Self { compaction, hart, pool, .. } = self;
+        drop(compaction);
         drop(hart);
         pool.undo_creation();
     }
@@ -465,7 +477,8 @@ impl Map {
     /// # Errors
     /// [`Error::Poisoned`] or [`Error::Io`]; what was acknowledged is in the log even then.
     pub fn close(self) -> Result<()> {
-        let Self { hart, pool, .. } = self;
+        let Self { compaction, hart, pool, .. } = self;
+        drop(compaction);
         drop(hart);
         pool.close()
     }

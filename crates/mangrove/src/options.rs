@@ -1,7 +1,7 @@
 //! Options with which a map is opened.
 
 use crate::{Error, Result};
-use mangrove_pool::{Durability, PoolConfig, PoolOptions};
+use mangrove_pool::{Durability, MediumKind, PoolConfig, PoolOptions};
 
 /// Tag of this engine in a pool's superblock.
 const KIND: &str = "map";
@@ -11,6 +11,8 @@ const KIND: &str = "map";
 const CAPACITY_BYTES_DEFAULT: u64 = 128 << 30;
 /// A smaller map has no space for its directory.
 const CAPACITY_BYTES_MIN: u64 = 1 << 20;
+/// A map grows by 16 MiB at a time while it is small, and what it has reserved is no garbage.
+const BACKGROUND_COMPACTION_FROM: u64 = 32 << 20;
 
 /// How writers of one tree exclude each other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -48,6 +50,8 @@ pub struct MapOptions {
     pub(crate) locking: Locking,
     pub(crate) snapshot_bytes_max: Option<u64>,
     pub(crate) recovery_threads: Option<usize>,
+    pub(crate) background_compaction: Option<bool>,
+    pub(crate) background_compaction_from: Option<u64>,
 }
 
 impl MapOptions {
@@ -83,6 +87,32 @@ impl MapOptions {
     pub fn recovery_threads(mut self, threads: usize) -> Self {
         self.recovery_threads = Some(threads);
         self
+    }
+
+    /// Whether a map on the file medium compacts itself, in a thread of its own, when at least 32 MiB and a quarter of
+    /// the space in use would come back. It does what [`Map::compact`](crate::Map::compact) does, in smaller steps and
+    /// with pauses, and only while no snapshot and no range lives. Default: true.
+    #[must_use]
+    pub fn background_compaction(mut self, yes: bool) -> Self {
+        self.background_compaction = Some(yes);
+        self
+    }
+
+    /// Bytes in place of the 32 MiB: for tests with few records.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn background_compaction_from(mut self, bytes: u64) -> Self {
+        self.background_compaction_from = Some(bytes);
+        self
+    }
+
+    /// From how many bytes on a map on this medium compacts itself, if it does.
+    pub(crate) fn compacts_itself_from(&self, medium: MediumKind) -> Option<u64> {
+        let config = &self.config;
+        let does = self.background_compaction.unwrap_or(true) && !config.read_only && !config.bulk_load;
+        // The others give no space back.
+        (does && medium == MediumKind::File)
+            .then(|| self.background_compaction_from.unwrap_or(BACKGROUND_COMPACTION_FROM))
     }
 
     /// These options, with the limit on memory that this machine gives where none was chosen.

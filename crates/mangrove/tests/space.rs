@@ -125,6 +125,65 @@ fn what_is_deleted_comes_back() {
 }
 
 #[test]
+fn a_map_compacts_itself_while_it_is_used() {
+    const RECORDS: u32 = 60_000;
+    const BYTES: u64 = 1 << 20;
+    let dir = folder();
+    let (path, fresh) = (dir.path().join("p"), dir.path().join("fresh"));
+    let blocks = |path: &Path| std::fs::metadata(path.join("image")).unwrap().blocks() * 512;
+    let other = options().open(&fresh).unwrap();
+    (0..RECORDS).step_by(10).for_each(|n| other.put(key(n), value(n)).unwrap());
+    other.close().unwrap();
+    let goal = blocks(&fresh) * 3 / 2 + 2 * BYTES;
+
+    let map = options().background_compaction_from(BYTES).open(&path).unwrap();
+    (0..RECORDS).for_each(|n| map.put(key(n), value(n)).unwrap());
+    map.checkpoint().unwrap();
+    let full = blocks(&path);
+    assert!(full > 2 * goal, "{full} and {goal}");
+    let snapshot = map.snapshot().unwrap();
+    (0..RECORDS).filter(|n| n % 10 != 0).for_each(|n| assert!(map.delete(key(n)).unwrap()));
+    // A compaction that has begun ends soon, and takes nothing from the snapshot.
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    assert_eq!(snapshot.range::<&[u8]>(..).unwrap().map(Result::unwrap).count(), RECORDS as usize);
+    drop(snapshot);
+    let mut round = 0;
+    while blocks(&path) > goal {
+        for n in (0..RECORDS).step_by(10).skip(round % 50).step_by(50) {
+            assert_eq!(map.get(key(n)).unwrap(), Some(value(n)));
+            map.put(key(n), value(n)).unwrap();
+        }
+        assert!(
+            (0..RECORDS)
+                .skip(round % 997)
+                .step_by(997)
+                .all(|n| { map.get(key(n)).unwrap() == (n % 10 == 0).then(|| value(n)) })
+        );
+        round += 1;
+    }
+    assert!(map.check().unwrap().is_sound(), "{:?}", map.check().unwrap().problems);
+    map.close().unwrap();
+    assert_eq!(mangrove::pool_check(&path).unwrap(), [""; 0]);
+
+    // It ends when the map is closed, whatever it does then; and opening continues it.
+    let map = options().background_compaction(false).open(&path).unwrap();
+    (0..RECORDS).for_each(|n| map.put(key(n), value(n)).unwrap());
+    (0..RECORDS).filter(|n| n % 10 != 0).for_each(|n| assert!(map.delete(key(n)).unwrap()));
+    map.close().unwrap();
+    for milliseconds in [0, 190, 200, 210, 230, 260] {
+        let map = options().background_compaction_from(BYTES).open(&path).unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(milliseconds));
+        map.close().unwrap();
+    }
+    let map = options().background_compaction_from(BYTES).open(&path).unwrap();
+    while blocks(&path) > goal {
+        std::thread::yield_now();
+    }
+    assert!((0..RECORDS).all(|n| map.get(key(n)).unwrap() == (n % 10 == 0).then(|| value(n))));
+    assert!(map.check().unwrap().is_sound(), "{:?}", map.check().unwrap().problems);
+}
+
+#[test]
 fn readers_and_writers_go_on_beside_a_compaction() {
     const RECORDS: u32 = 20_000;
     let dir = folder();

@@ -53,12 +53,16 @@ fn mebibytes(text: &str) -> Result<u64, String> {
     number.map(|n| u64::from(n) << 20).ok_or_else(|| format!("'{text}' is not a size; write it like 64M"))
 }
 
+/// A map of so few records compacts itself, too, so that kills meet that.
+const COMPACTION_FROM_BYTES: u64 = 256 << 10;
+
 /// Keys of a group that is only ever written and deleted as a whole, by batches.
 pub(crate) const GROUP_KEYS: usize = 4;
 
 /// Writes until the time is over; a process that is killed never returns from here.
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let mut options = Map::options().durability(args.durability).medium(args.medium);
+    options = options.background_compaction_from(COMPACTION_FROM_BYTES);
     if let Some(device) = &args.devdax {
         options = options.devdax(device);
     }

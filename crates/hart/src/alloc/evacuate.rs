@@ -6,8 +6,8 @@
 //! has used a slot that another writer freed meanwhile.
 
 use super::moving::Moving;
-use super::slab::SlabAllocator;
-use crate::concurrency::writer_gate::LaneToken;
+use super::slab::{EXTENT_TAIL, SlabAllocator};
+use crate::concurrency::writer_gate::WriterGate;
 use crate::format::size_class::Class;
 use parking_lot::MutexGuard;
 use std::collections::BTreeMap;
@@ -16,34 +16,75 @@ use std::sync::atomic::Ordering;
 /// A segment of which at least this part is live stays as it is: emptying it costs more than it gains.
 const DENSE: (u64, u64) = (3, 4);
 
+/// Segments that are marked while the gate is closed.
+const MARKED_MAX: usize = 64;
+
+/// What compaction would give back, in segments.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Gain {
+    /// In use now.
+    pub(crate) used: u64,
+    /// Of them, those that would be emptied.
+    pub(crate) sparse: u64,
+    /// Free ones whose space the medium still reserves.
+    pub(crate) free: u64,
+}
+
 impl SlabAllocator {
-    /// Chooses the segments to empty and sets their free slots aside. Returns how many records must move.
-    pub(crate) fn begin_moving(&self, exclusive: &LaneToken<'_>) -> u64 {
-        // No lane keeps a slot, no class an empty segment.
-        self.reclaim_idle(exclusive);
-        let high_water = self.pool.high_water();
+    /// What a compaction would gain, about: writers run meanwhile. O(segments).
+    pub(crate) fn gain(&self) -> Gain {
+        let segments = 0..self.pool.high_water();
+        let used = segments.filter(|segment| self.is_in_use(*segment)).count() as u64;
+        let sparse = self.sparse_segments().len() as u64;
+        Gain { used, sparse, free: self.pool.provided_count() }
+    }
+
+    /// The segments to empty, about, while writers run: of each class those that its records can do without, and that
+    /// are sparse.
+    fn sparse_segments(&self) -> Vec<(u32, Class)> {
         let mut by_class: Vec<Vec<(u64, u32)>> = vec![Vec::new(); self.classes.count()];
-        for segment in 0..high_water {
-            if let Some((class, masks)) = self.slab(segment) {
-                let free: u64 = masks.iter().map(|mask| u64::from(mask.count_ones())).sum();
-                by_class[usize::from(class)].push((self.slot_count(class) - free, segment));
+        for segment in 0..self.pool.high_water() {
+            let class = self.segments[segment as usize].class.load(Ordering::Acquire);
+            if (1..EXTENT_TAIL).contains(&class) {
+                let free = self.free_slots(segment, class);
+                by_class[usize::from(class)].push((self.slot_count(class).saturating_sub(free), segment));
             }
         }
-        let mut moving = self.moving.lock();
-        moving.segments = vec![false; high_water as usize];
-        for (class, segments) in (0..).zip(&mut by_class) {
+        let mut sparse = Vec::new();
+        for (class, segments) in (0..).zip(&mut by_class).filter(|(_, segments)| !segments.is_empty()) {
             segments.sort_unstable();
-            let slots = if segments.is_empty() { 1 } else { self.slot_count(class) };
+            let slots = self.slot_count(class);
             let live: u64 = segments.iter().map(|(live, _)| *live).sum();
             let spare = segments.len() - live.div_ceil(slots) as usize;
-            let sparse = segments[..spare].iter().filter(|(live, _)| live * DENSE.1 < slots * DENSE.0);
-            for &(live, segment) in sparse {
-                moving.segments[segment as usize] = true;
-                moving.left += live;
-                self.set_free_aside(segment, class, &mut moving.aside);
+            let of_class = segments[..spare].iter().filter(|(live, _)| live * DENSE.1 < slots * DENSE.0);
+            sparse.extend(of_class.map(|(_, segment)| (*segment, class)));
+        }
+        sparse
+    }
+
+    /// Chooses the segments to empty and sets their free slots aside. The gate is closed for some segments at a time.
+    pub(crate) fn begin_moving(&self, gate: &WriterGate) {
+        // No class keeps an empty segment.
+        self.reclaim_idle(&gate.close().lane());
+        for some in self.sparse_segments().chunks(MARKED_MAX) {
+            // No writer is between freeing a slot and listing its chunk.
+            let exclusive = gate.close();
+            // No lane keeps a slot.
+            self.reclaim_idle(&exclusive.lane());
+            let mut moving = self.moving.lock();
+            for &(segment, class) in some {
+                // It may have another use by now.
+                if let Some((own, masks)) = self.slab(segment)
+                    && own == class
+                {
+                    let free: u64 = masks.iter().map(|mask| u64::from(mask.count_ones())).sum();
+                    moving.left += self.slot_count(class) - free;
+                    moving.segments.push(segment);
+                    self.segments[segment as usize].is_moving.store(true, Ordering::Relaxed);
+                    self.set_free_aside(segment, class, &mut moving.aside);
+                }
             }
         }
-        moving.left
     }
 
     fn slot_count(&self, class: Class) -> u64 {
@@ -78,8 +119,10 @@ impl SlabAllocator {
 
     /// True when the slot at `offset` is to be emptied.
     #[inline]
-    pub(crate) fn is_moving(&self, moving: &Moving, offset: u64) -> bool {
-        moving.has(self.space().geometry.locate(offset).0)
+    pub(crate) fn is_moving(&self, offset: u64) -> bool {
+        let (segment, _) = self.space().geometry.locate(offset);
+        // Relaxed: it is set by the thread that asks, or while the gate is closed, in which a writer is.
+        self.segments[segment as usize].is_moving.load(Ordering::Relaxed)
     }
 
     /// Sets the slot at `offset`, of a segment that is being emptied, aside: its record has moved.
@@ -88,10 +131,28 @@ impl SlabAllocator {
         *moving.aside.entry((segment, chunk)).or_default() |= bit;
     }
 
+    /// As `set_aside`, for a writer that frees the slot; false when the segment is not emptied any more. In the
+    /// writer's lane the slot would soon have a record again, and the segment would never be empty.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn keep_aside(&self, offset: u64) -> bool {
+        let mut moving = self.moving.lock();
+        let is_moving = self.is_moving(offset);
+        if is_moving {
+            self.set_aside(&mut moving, offset);
+        }
+        is_moving
+    }
+
     /// Frees all slots that were set aside.
     pub(crate) fn end_moving(&self) {
-        let moving = std::mem::take(&mut *self.moving.lock());
-        for ((segment, chunk), bits) in moving.aside {
+        let mut moving = self.moving.lock();
+        for segment in &moving.segments {
+            self.segments[*segment as usize].is_moving.store(false, Ordering::Relaxed);
+        }
+        let Moving { aside, .. } = std::mem::take(&mut *moving);
+        drop(moving);
+        for ((segment, chunk), bits) in aside {
             self.free_slots_of(segment, chunk, bits);
         }
     }

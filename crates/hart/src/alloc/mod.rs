@@ -2,11 +2,11 @@
 
 mod cache;
 mod evacuate;
+mod garbage;
 mod leafbit;
 mod moving;
 mod segments;
 mod slab;
 
-pub(crate) use moving::Moving;
 pub(crate) use segments::provide_again;
 pub(crate) use slab::SlabAllocator;

@@ -7,16 +7,10 @@ use std::collections::BTreeMap;
 /// The segments that are being emptied.
 #[derive(Debug, Default)]
 pub(crate) struct Moving {
-    /// By segment, whether it is one.
-    pub(super) segments: Vec<bool>,
+    /// Their numbers; each has `is_moving` set.
+    pub(super) segments: Vec<u32>,
     /// Slots set aside, by segment and chunk.
     pub(super) aside: BTreeMap<(u32, u32), u64>,
     /// Slots that have records to move, as far as is known.
     pub(crate) left: u64,
-}
-
-impl Moving {
-    pub(super) fn has(&self, segment: u32) -> bool {
-        self.segments.get(segment as usize).is_some_and(|is_moving| *is_moving)
-    }
 }

@@ -103,6 +103,13 @@ impl SegmentPool {
         self.runs.lock().free.values().map(|len| u64::from(*len)).sum()
     }
 
+    /// Of them, those that the medium is known to have space for.
+    pub(crate) fn provided_count(&self) -> u64 {
+        let runs = self.runs.lock();
+        let free: u64 = runs.free.values().map(|len| u64::from(*len)).sum();
+        free.saturating_sub(runs.unprovided.len() as u64)
+    }
+
     /// Allocates `count` consecutive segments, whose entries are durably free. Returns the first; they may hold
     /// anything.
     pub(crate) fn alloc(&self, space: &MapSpace, count: u32) -> Result<u32> {

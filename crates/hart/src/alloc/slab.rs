@@ -13,6 +13,7 @@
 //!    a segment each time.
 
 use super::cache::{SlotCache, SlotCaches};
+use super::garbage::Garbage;
 use super::moving::Moving;
 use super::segments::{SegmentPool, set_kind};
 use crate::concurrency::writer_gate::LaneToken;
@@ -30,7 +31,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU8, AtomicU32, A
 
 /// Class numbers of segments that are not slabs.
 const EXTENT_HEAD: u8 = 255;
-const EXTENT_TAIL: u8 = 254;
+pub(super) const EXTENT_TAIL: u8 = 254;
 
 /// Offset of an allocated slot.
 pub(crate) type SlotOffset = u64;
@@ -41,6 +42,8 @@ pub(super) struct Segment {
     pub(super) class: AtomicU8,
     /// Counted among its class's empty segments. Changed under the class lock.
     empty: AtomicBool,
+    /// Compaction empties it. Set while the gate is closed, cleared under the lock of `moving`.
+    pub(super) is_moving: AtomicBool,
     /// Chunks whose slots are all in their mask.
     pub(super) full_chunks: AtomicI32,
     /// Chunks in the summary. Changed under the class lock.
@@ -108,6 +111,8 @@ pub(crate) struct SlabAllocator {
     caches: SlotCaches,
     /// What compaction empties. Taken before the lock of a class.
     pub(super) moving: Mutex<Moving>,
+    /// What compaction in the background waits for.
+    pub(crate) garbage: Garbage,
 }
 
 impl std::fmt::Debug for SlabAllocator {
@@ -133,6 +138,7 @@ impl SlabAllocator {
             lists: (0..count).map(|_| Mutex::default()).collect(),
             caches: SlotCaches::new(count),
             moving: Mutex::default(),
+            garbage: Garbage::new(),
             classes,
             segments: Segments::new(space.geometry.segment_count as usize)?,
             space,
@@ -288,6 +294,9 @@ impl SlabAllocator {
         if class == EXTENT_HEAD {
             return self.free_extent(segment);
         }
+        if self.segments[segment as usize].is_moving.load(Ordering::Relaxed) && self.keep_aside(offset) {
+            return;
+        }
         // A leaf that a batch has freed keeps its meta word: it must not enter a thread's lane.
         if lane.is_exclusive() || !self.caches.with(lane, class, |cache| cache.keep(offset)) {
             self.free_many(lane, class, offset);
@@ -297,13 +306,17 @@ impl SlabAllocator {
     /// Frees `offset`, and the slots that its lane kept, for all lanes.
     #[inline(never)]
     fn free_many(&self, lane: &LaneToken<'_>, class: Class, offset: u64) {
+        let slot_bytes = u64::from(self.classes.cut(class).slot_bytes);
         if lane.is_exclusive() {
+            self.garbage.add(slot_bytes);
             return self.free_shared(offset);
         }
         // Neighbours are freed together.
         let mut held: Option<(u32, u32, u64)> = None;
+        let mut bytes = 0;
         for slot in self.caches.with(lane, class, SlotCache::take_spare).chain([offset]) {
             let (segment, chunk, bit) = self.place_of(slot);
+            bytes += slot_bytes;
             match &mut held {
                 Some(held) if (held.0, held.1) == (segment, chunk) => {
                     assert!(held.2 & bit == 0, "slot at {slot} freed twice");
@@ -319,6 +332,7 @@ impl SlabAllocator {
         if let Some((segment, chunk, bits)) = held {
             self.free_slots_of(segment, chunk, bits);
         }
+        self.garbage.add(bytes);
     }
 
     /// Segment, chunk and bit of the slot at `offset`.
@@ -403,6 +417,7 @@ impl SlabAllocator {
         // Durable-order: the extent's entry is clear before its segments get another use.
         self.space.region.fence();
         self.pool.release(head, count);
+        self.garbage.add(u64::from(count) << self.space.geometry.shift);
     }
 
     pub(super) fn unlist(&self, segment: u32, list: &mut ClassList) {
@@ -564,7 +579,8 @@ impl SlabAllocator {
         usage
     }
 
-    fn free_slots(&self, segment: u32, class: Class) -> u64 {
+    /// Free slots in the masks of a segment that has this class, or had it a moment ago.
+    pub(super) fn free_slots(&self, segment: u32, class: Class) -> u64 {
         // Under the class lock, so that the masks are not dropped meanwhile.
         let _list = self.lists[usize::from(class)].lock();
         if self.segments[segment as usize].class.load(Ordering::Acquire) != class {

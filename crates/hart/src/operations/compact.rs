@@ -8,7 +8,6 @@
 //! region has no space left for a record, compaction ends there; it needs no space of its own, since it moves records
 //! only into slots that are free already.
 
-use crate::alloc::Moving;
 use crate::concurrency::writer_gate::LaneToken;
 use crate::format::leaf::{Value, key_crc};
 use crate::hart::Hart;
@@ -18,11 +17,22 @@ use crate::operations::flusher::Flusher;
 use crate::operations::read::Read;
 use crate::{Compaction, Result, WriteMode};
 use std::ops::{Bound, Range};
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
-/// Records that one batch moves. Each takes up to three entries of the redo list, and all of them fit the root page.
-const MOVES_MAX: usize = 50;
-/// Records that one batch looks at.
-const SEEN_MAX: usize = 2000;
+/// How a compaction shares the map with writers.
+pub(super) struct Pace<'a> {
+    /// Records that one batch moves. Each takes up to three entries of the redo list, and those of fifty fit the root
+    /// page.
+    pub(super) moves_max: usize,
+    /// Records that one batch looks at.
+    pub(super) seen_max: usize,
+    /// Called after a batch that took so long, while writers run; false ends the compaction.
+    pub(super) between: &'a dyn Fn(Duration) -> bool,
+}
+
+/// One batch after the other.
+const AT_ONCE: Pace<'_> = Pace { moves_max: 50, seen_max: 2000, between: &|_| true };
 
 impl Hart {
     /// Moves records out of sparse segments and gives the space of free segments back to the medium: memory at once,
@@ -32,10 +42,19 @@ impl Hart {
     /// # Errors
     /// `ReadOnly`; those of the medium, which then fails writes, too.
     pub fn compact(&self) -> Result<Compaction> {
-        self.check_writable()?;
+        // Relaxed: it only has a compaction in the background end soon.
+        self.compactions_asked.fetch_add(1, Ordering::Relaxed);
         let _alone = self.compacting.lock();
-        self.alloc.begin_moving(&self.writer_gate.close().lane());
-        let moved = self.move_all();
+        self.compactions_asked.fetch_sub(1, Ordering::Relaxed);
+        self.compact_alone(&AT_ONCE)
+    }
+
+    /// As [`Hart::compact`], for the thread that holds `compacting`. It stops between two batches if `pace` says so;
+    /// what is free then is given back.
+    pub(super) fn compact_alone(&self, pace: &Pace<'_>) -> Result<Compaction> {
+        self.check_writable()?;
+        self.alloc.begin_moving(&self.writer_gate);
+        let moved = self.move_all(pace);
         self.alloc.end_moving();
         self.alloc.reclaim_idle(&self.writer_gate.close().lane());
         let records_moved = moved?;
@@ -45,15 +64,16 @@ impl Hart {
         Ok(Compaction { records_moved, bytes_given_back })
     }
 
-    fn move_all(&self) -> Result<u64> {
+    fn move_all(&self, pace: &Pace<'_>) -> Result<u64> {
         let (mut moved, mut after) = (0, None);
         while self.alloc.moving().left > moved {
             self.check_writable()?;
-            let (count, next) = self.move_some(after.as_deref())?;
+            let begun = Instant::now();
+            let (count, next) = self.move_some(after.as_deref(), pace)?;
             moved += count;
             match next {
-                Some(_) => after = next,
-                None => break,
+                Some(_) if (pace.between)(begun.elapsed()) => after = next,
+                _ => break,
             }
         }
         Ok(moved)
@@ -61,11 +81,10 @@ impl Hart {
 
     /// Moves some records behind `after`. Returns how many slots became free, and the last key that it looked at; none
     /// where there is nothing left to do.
-    fn move_some(&self, after: Option<&[u8]>) -> Result<(u64, Option<Vec<u8>>)> {
+    fn move_some(&self, after: Option<&[u8]>, pace: &Pace<'_>) -> Result<(u64, Option<Vec<u8>>)> {
         let pending = self.read_gate.begin_write();
         let exclusive = self.writer_gate.close();
         let lane = &exclusive.lane();
-        let mut moving = self.alloc.moving();
         let (mut keys, mut found, mut value) = (Vec::new(), Vec::new(), Vec::new());
         let mut flusher = Flusher::new(self.region());
         let mut cursor =
@@ -74,7 +93,7 @@ impl Hart {
         while let Some(leaf) = cursor.advance(|leaf| leaf) {
             seen += 1;
             let slot = self.space.offset(leaf);
-            match self.plan_move(lane, &moving, cursor.key(), slot, &mut value, &mut flusher) {
+            match self.plan_move(lane, cursor.key(), slot, &mut value, &mut flusher) {
                 Ok(None) => {}
                 Ok(Some(effect)) => {
                     let from = keys.len();
@@ -88,7 +107,7 @@ impl Hart {
                     return Err(e);
                 }
             }
-            if found.len() == MOVES_MAX || seen == SEEN_MAX {
+            if found.len() == pace.moves_max || seen == pace.seen_max {
                 next = Some(cursor.key().to_vec());
                 break;
             }
@@ -105,6 +124,7 @@ impl Hart {
             }
         };
         let mut freed = 0;
+        let mut moving = self.alloc.moving();
         for (_, effect) in &found {
             for old in effect.moved_from() {
                 self.alloc.set_aside(&mut moving, old);
@@ -121,7 +141,6 @@ impl Hart {
     fn plan_move(
         &self,
         exclusive: &LaneToken<'_>,
-        moving: &Moving,
         key: &[u8],
         slot: u64,
         buffer: &mut Vec<u8>,
@@ -129,8 +148,8 @@ impl Hart {
     ) -> Result<Option<Effect>> {
         let (meta, word) = self.space.leaf_words(slot);
         let old = Value { kind: meta.kind(), word };
-        let moves_value = old.block_offset().is_some_and(|block| self.alloc.is_moving(moving, block));
-        let moves_leaf = self.alloc.is_moving(moving, slot);
+        let moves_value = old.block_offset().is_some_and(|block| self.alloc.is_moving(block));
+        let moves_leaf = self.alloc.is_moving(slot);
         if !moves_value && !moves_leaf {
             return Ok(None);
         }
