@@ -43,12 +43,13 @@ fn caught(site: &SiteKey) -> Option<Box<Violation>> {
     })
 }
 
-/// The most-called site of each kind: a simulator that misses these faults is blind.
+/// The most-called flush and fence: a simulator that misses these faults is blind. (`cargo xtask crash --planted`
+/// silences every call site of each kind.)
 #[test]
-fn the_busiest_site_of_each_kind_is_caught_when_silenced() {
+fn the_busiest_flush_and_fence_are_caught_when_silenced() {
     let sites = discover(EngineKind::Map, SEED, false).expect("no violation without a planted bug");
     assert!(sites.len() > 20, "only {} sites reached", sites.len());
-    for kind in [SiteKind::Flush, SiteKind::Fence, SiteKind::Wait, SiteKind::Sync, SiteKind::LateWrite] {
+    for kind in [SiteKind::Flush, SiteKind::Fence] {
         let busiest = sites
             .iter()
             .filter(|(s, _)| s.kind == kind && is_foreground(s))
