@@ -676,7 +676,8 @@ mangrove_status mangrove_options_set_recovery_threads(mangrove_options *options,
 // Whether a map on the file medium compacts itself, in a thread of its own, when at least 32 MiB and
 // a quarter of the space in use would come back. It does what mangrove_map_compact does, in smaller
 // steps and with pauses, and only while no snapshot and no iterator lives. Default: true.
-mangrove_status mangrove_options_set_background_compaction(mangrove_options *options, bool yes);
+mangrove_status mangrove_options_set_background_compaction(mangrove_options *options,
+                                                           bool yes);
 
 // Opens the pool at `path`, a directory, and recovers the map in it. `options` may be NULL: then
 // the pool is created when missing, with all defaults.

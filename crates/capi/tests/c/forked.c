@@ -33,6 +33,7 @@ static void child(mangrove_map *map, const char *folder) {
     refused(mangrove_map_iter(map, NULL, &iter));
     refused(mangrove_map_check(map, NULL, NULL));
     refused(mangrove_map_checkpoint(map));
+    refused(mangrove_map_compact(map));
     refused(mangrove_map_close(map));
     OK(mangrove_map_open(below(folder, "own"), NULL, &own));
     OK(mangrove_map_put(own, S("child"), S("z")));
@@ -56,17 +57,23 @@ static void *write_batches(void *map) {
     return NULL;
 }
 
-/* Forks while other threads write: the child waits for nothing that they held. */
+/* Compacts for as long. */
+static void *compact(void *map) {
+    while (!stop) OK(mangrove_map_compact(map));
+    return NULL;
+}
+
+/* Forks while other threads write and compact: the child waits for nothing that they held. */
 static void fork_beside_writers(const char *path) {
     mangrove_options *options = mangrove_options_new();
     mangrove_batch *batch = mangrove_batch_new();
-    pthread_t writers[2];
+    pthread_t threads[3];
     mangrove_map *map;
     OK(mangrove_options_set_durability_interval(options, 1000)); /* they never wait for the disk */
     OK(mangrove_map_open(path, options, &map));
     OK(mangrove_batch_put(batch, S("busy 1"), S("x")));
     OK(mangrove_batch_put(batch, S("busy 2"), S("y")));
-    for (int i = 0; i < 2; i++) CHECK(pthread_create(&writers[i], NULL, write_batches, map) == 0);
+    for (int i = 0; i < 3; i++) CHECK(pthread_create(&threads[i], NULL, i < 2 ? write_batches : compact, map) == 0);
     for (int i = 0; i < 200; i++) {
         int status;
         pid_t pid = fork();
@@ -76,13 +83,14 @@ static void fork_beside_writers(const char *path) {
             refused(mangrove_map_write(map, batch));
             refused(mangrove_map_put(map, S("busy 1"), S("x")));
             refused(mangrove_map_delete_range(map, &every, NULL));
+            refused(mangrove_map_compact(map));
             _exit(0);
         }
         CHECK(waitpid(pid, &status, 0) == pid);
         CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
     }
     stop = 1;
-    for (int i = 0; i < 2; i++) CHECK(pthread_join(writers[i], NULL) == 0);
+    for (int i = 0; i < 3; i++) CHECK(pthread_join(threads[i], NULL) == 0);
     OK(mangrove_map_close(map));
     mangrove_batch_free(batch);
     mangrove_options_free(options);

@@ -42,6 +42,8 @@ impl Hart {
     /// # Errors
     /// `ReadOnly`; those of the medium, which then fails writes, too.
     pub fn compact(&self) -> Result<Compaction> {
+        // Before the lock, which a child of fork may find taken for ever.
+        self.check_writable()?;
         // Relaxed: it only has a compaction in the background end soon.
         self.compactions_asked.fetch_add(1, Ordering::Relaxed);
         let _alone = self.compacting.lock();
