@@ -10,6 +10,8 @@ CARGO ?= cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 # How `make build` compiles; `test` takes what the tests have compiled.
 PROFILE ?= release
+# What `make build` gives cargo to build.
+SELECTION ?= --package mangrove-db-cli --package mangrove-capi --package mangrove-app --package mangrove-leveldb
 BUILT = $(TARGET)/$(if $(filter dev test,$(PROFILE)),debug,$(PROFILE))
 MANGROVE = $(TARGET)/release/mangrove
 SHARE = $(DESTDIR)$(PREFIX)/share
@@ -54,7 +56,7 @@ test:
 
 build:
 	@scripts/setup build
-	$(CARGO) build --profile $(PROFILE) --package mangrove-db-cli --package mangrove-capi --package mangrove-app --package mangrove-leveldb
+	$(CARGO) build --profile $(PROFILE) $(SELECTION)
 
 bench:
 	@scripts/setup bench

@@ -220,9 +220,11 @@ fn cargo(args: &[&str]) -> Command {
 }
 
 /// Lets cargo compile for one run: not incrementally, which makes the next build faster and this one slower; and
-/// without the tables of lines, which are a seventh of the compiling. (A panic names its line without them.)
+/// without the tables of lines, which are a seventh of the compiling. (A panic names its line without them.) And what
+/// builds libraries for its tests, or for packages, builds them with the features that all tests together ask for.
 fn for_once(command: &mut Command) {
-    command.env("CARGO_INCREMENTAL", "0");
+    command.env("CARGO_INCREMENTAL", "0").env("MANGROVE_TEST_WHOLE", "1");
+    command.env("SELECTION", "--lib --bin mangrove --tests");
     command.env("CARGO_PROFILE_TEST_DEBUG", "0").env("CARGO_PROFILE_DEV_DEBUG", "0");
 }
 

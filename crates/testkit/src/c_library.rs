@@ -5,6 +5,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
+/// Set where the tests of all packages run: cargo has then built their dependencies with features that one package
+/// alone does not ask for.
+const WHOLE: &str = "MANGROVE_TEST_WHOLE";
+
 /// One of the C libraries. Make it with [`crate::c_library!`].
 #[derive(Debug)]
 pub struct CLibrary {
@@ -62,11 +66,16 @@ impl CLibrary {
             // The profile of this very test, so that its dependencies are built already.
             let (profile, folder) =
                 if cfg!(debug_assertions) { ("test", "debug") } else { ("release", "release") };
-            run(Command::new(self.cargo)
-                .current_dir(self.here())
-                .args(["build", "--quiet", "--offline", "--package", self.package, "--lib"])
-                .args(["--profile", profile, "--target-dir"])
-                .arg(target));
+            let mut build = Command::new(self.cargo);
+            // Together with tests, because their dependencies have other features than the library alone would give
+            // them: these are built already.
+            build.args(["build", "--quiet", "--offline", "--lib", "--tests"]);
+            if std::env::var_os(WHOLE).is_some() {
+                build.current_dir(root());
+            } else {
+                build.current_dir(self.here()).args(["--package", self.package]);
+            }
+            run(build.args(["--profile", profile, "--target-dir"]).arg(target));
             let folder = target.join(folder);
             if let Some(soname) = self.soname {
                 let link = folder.join(soname);
