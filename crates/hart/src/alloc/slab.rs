@@ -437,7 +437,10 @@ impl SlabAllocator {
         for list in &self.lists {
             let mut list = list.lock();
             let is_empty = |s: &&u32| self.segments[**s as usize].empty.load(Ordering::Relaxed);
-            while let Some(segment) = list.segments.iter().find(is_empty).copied() {
+            // Not searched where none is: compaction comes here for every few segments.
+            while list.empties > 0
+                && let Some(segment) = list.segments.iter().find(is_empty).copied()
+            {
                 self.segments[segment as usize].empty.store(false, Ordering::Relaxed);
                 list.empties -= 1;
                 self.recycle(segment, &mut list);

@@ -12,9 +12,9 @@ use std::time::Duration;
 
 /// Of the space in use, the part that must come back.
 const PART: u64 = 4;
-/// Time between the event that woke the thread and its look: what deletes goes on for a while.
+/// Time from the wake-up of the thread to its look at the map: a caller that deletes usually deletes more.
 const SETTLE: Duration = Duration::from_millis(200);
-/// Time between two looks at whether a snapshot lives.
+/// Time between two looks at whether a snapshot lives, while a compaction waits.
 const SNAPSHOT_PAUSE: Duration = Duration::from_millis(10);
 /// A compaction that has begun waits for snapshots so many times, and then ends.
 const SNAPSHOT_PAUSES: u32 = 200;
@@ -36,9 +36,11 @@ impl Hart {
             let wanted = bytes_min.max(gain.used * segment_bytes / PART);
             let gained = (gain.sparse + gain.free) * segment_bytes;
             if gained >= wanted {
-                if self.has_snapshots() {
-                    garbage.pause(SNAPSHOT_PAUSE, has_ended);
-                    continue;
+                while self.has_snapshots() {
+                    if has_ended() {
+                        return;
+                    }
+                    garbage.pause(SETTLE, has_ended);
                 }
                 match self.compact_gently(&has_ended) {
                     Ok(true) => {}
