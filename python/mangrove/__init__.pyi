@@ -61,6 +61,7 @@ class Map(_Reading, MutableMapping[bytes, bytes]):
         memory_bytes_max: int | None = None,
         snapshot_bytes_max: int | None = None,
         background_compaction: bool = True,
+        background_recovery: bool = True,
     ) -> None: ...
     @staticmethod
     def load(

@@ -65,6 +65,7 @@ class Map(Reader):
         memory_bytes_max: int | None = None,
         snapshot_bytes_max: int | None = None,
         background_compaction: bool = True,
+        background_recovery: bool = True,
     ) -> Map: ...
     def close(self) -> None: ...
 

@@ -26,7 +26,7 @@ impl Map {
     #[new]
     #[pyo3(signature = (
         path, *, create=None, read_only=false, durability=None, capacity=None, memory_bytes_max=None,
-        snapshot_bytes_max=None, background_compaction=true,
+        snapshot_bytes_max=None, background_compaction=true, background_recovery=true,
     ))]
     #[expect(clippy::too_many_arguments, reason = "they are keyword arguments of Python")]
     fn new(
@@ -39,6 +39,7 @@ impl Map {
         memory_bytes_max: Option<u64>,
         snapshot_bytes_max: Option<u64>,
         background_compaction: bool,
+        background_recovery: bool,
     ) -> PyResult<PyClassInitializer<Self>> {
         let create = creation(create)?;
         if read_only && create == Create::New {
@@ -55,7 +56,8 @@ impl Map {
         if let Some(bytes) = snapshot_bytes_max {
             options = options.snapshot_bytes_max(bytes);
         }
-        options = options.background_compaction(background_compaction);
+        options =
+            options.background_compaction(background_compaction).background_recovery(background_recovery);
         let path = path_of(path)?;
         let opened = {
             let path = path.clone();

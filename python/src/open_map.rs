@@ -111,6 +111,7 @@ impl OpenMap {
     pub(crate) fn reads_may_wait(&self) -> bool {
         // Relaxed: a hint. Who reads what another thread has just begun to write waits with the lock held, once.
         self.undurable.load(Ordering::Relaxed) != 0
+            || locked(&self.map).as_ref().is_some_and(|map| !map.is_recovered())
     }
 
     /// Does a write of Python's `objects` that returns when it is durable.

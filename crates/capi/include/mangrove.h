@@ -679,10 +679,20 @@ mangrove_status mangrove_options_set_recovery_threads(mangrove_options *options,
 mangrove_status mangrove_options_set_background_compaction(mangrove_options *options,
                                                            bool yes);
 
+// Whether opening a map returns before the map is recovered, if it lies on the file medium, was
+// closed, has a data file of at least 16 MiB, and is opened for writing. A thread then reads the
+// data file and builds the index. Meanwhile gets of records that are there are answered from the
+// files; every other call waits for the thread: a write, an iterator, a get of a key that is
+// absent. What the thread finds to be damaged, these calls report, and not the opening. Closing a
+// map leaves what such gets need, 5 bytes a record. Default: true.
+mangrove_status mangrove_options_set_background_recovery(mangrove_options *options, bool yes);
+
 // Opens the pool at `path`, a directory, and recovers the map in it. `options` may be NULL: then
 // the pool is created when missing, with all defaults.
 //
-// Time: reads the pool's data file once, and its log, plus about 100 ns a record and CPU.
+// Time: reads the pool's data file once, and its log, plus about 100 ns a record and CPU. Of a
+// large map that was closed, milliseconds; then the calls that need the whole map wait that long
+// (mangrove_options_set_background_recovery), and report what is found to be damaged.
 // Errors: MANGROVE_ERR_POOL_NOT_FOUND, _POOL_EXISTS, _POOL_BUSY, _FOREIGN, _NEWER, _WRONG_KIND,
 // _CORRUPT, _READ_ONLY, _NO_SPACE, _FULL, _UNSUPPORTED, _IO; the pool is as it was.
 // Crash: during a creation it leaves either no pool or a whole one, which opens.

@@ -70,7 +70,9 @@ unsafe fn with_record(
 /// Opens the pool at `path`, a directory, and recovers the map in it. `options` may be NULL: then
 /// the pool is created when missing, with all defaults.
 ///
-/// Time: reads the pool's data file once, and its log, plus about 100 ns a record and CPU.
+/// Time: reads the pool's data file once, and its log, plus about 100 ns a record and CPU. Of a
+/// large map that was closed, milliseconds; then the calls that need the whole map wait that long
+/// (mangrove_options_set_background_recovery), and report what is found to be damaged.
 /// Errors: MANGROVE_ERR_POOL_NOT_FOUND, _POOL_EXISTS, _POOL_BUSY, _FOREIGN, _NEWER, _WRONG_KIND,
 /// _CORRUPT, _READ_ONLY, _NO_SPACE, _FULL, _UNSUPPORTED, _IO; the pool is as it was.
 /// Crash: during a creation it leaves either no pool or a whole one, which opens.

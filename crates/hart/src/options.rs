@@ -2,6 +2,8 @@
 
 use crate::format::leaf::SLOT_BYTES_MAX;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 /// How writers of one tree exclude each other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -46,6 +48,8 @@ pub struct Options {
     pub path: PathBuf,
     /// Threads that recovery and `check` may use; 0 means one per CPU.
     pub recovery_threads: usize,
+    /// When another thread sets it, recovery ends with the medium's error `Closed`.
+    pub ended: Option<Arc<AtomicBool>>,
     /// Verify the checksum of every out-of-line value during recovery. Every read verifies it anyway; set this to
     /// false where the medium has verified its whole data file already.
     pub verify_values: bool,
@@ -75,6 +79,7 @@ impl Default for Options {
             memory_bytes_max: None,
             path: PathBuf::new(),
             recovery_threads: 0,
+            ended: None,
             verify_values: true,
             salvage: false,
             salvage_bytes: 0,

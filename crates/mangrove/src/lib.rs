@@ -45,14 +45,15 @@
 #![deny(unsafe_code)]
 
 mod background_compaction;
+mod background_recovery;
 mod backup;
 mod batch;
 mod bounds;
 mod check;
-mod closing;
 mod compact;
 mod convert;
 mod copy;
+mod engine;
 mod error;
 pub mod heap;
 mod load;

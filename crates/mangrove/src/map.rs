@@ -1,20 +1,18 @@
 //! The durable ordered map.
 
-use crate::background_compaction::BackgroundCompaction;
+use crate::background_recovery::{BackgroundRecovery, Outcome};
 use crate::bounds::{bounds, prefix_bounds};
-use crate::closing::Closing;
 use crate::convert::engine;
+use crate::engine::Engine;
 use crate::{
     Batch, CheckReport, CompactReport, Durability, Error, MapOptions, Medium, PoolInfo, Range,
     RecoveryReport, Result, Snapshot, Stat,
 };
-use mangrove_hart::{Hart, WriteMode};
-use mangrove_pool::{DamageCheck, MediumKind, Pool};
-use mangrove_sys::LeftInChild;
+use mangrove_hart::{ClosedMap, WriteMode};
 use std::mem::MaybeUninit;
 use std::ops::RangeBounds;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 /// The longest key, in bytes. The empty key is a key.
@@ -60,15 +58,14 @@ pub const VALUE_BYTES_MAX: usize = mangrove_hart::VALUE_BYTES_MAX;
 /// # }
 /// ```
 pub struct Map {
-    // Dropped first: its thread uses the others.
-    compaction: LeftInChild<Option<BackgroundCompaction>>,
-    // Dropped before the pool, whose region it uses.
-    hart: LeftInChild<Arc<Hart>>,
-    pool: Closing,
+    // Dropped first: it makes the engine.
+    recovering: Option<BackgroundRecovery>,
+    engine: Outcome,
+    /// What the pool stated when it was opened.
+    info: mangrove_pool::PoolInfo,
     path: PathBuf,
     durability: Durability,
     medium_asked: Medium,
-    recovery: RecoveryReport,
 }
 
 impl std::fmt::Debug for Map {
@@ -95,103 +92,77 @@ impl Map {
     pub(crate) fn open_with(path: &Path, options: &MapOptions) -> Result<Self> {
         options.validate()?;
         let start = Instant::now();
-        let options = &options.memory_limited();
-        let pool = options.pool().open(path)?;
-        match Self::in_pool(&pool, path, options, start) {
-            Ok((hart, recovery)) => {
-                let hart = Arc::new(hart);
-                let least = options.compacts_itself_from(pool.info().medium);
-                let compaction = least.and_then(|bytes| BackgroundCompaction::start(&hart, bytes));
-                Ok(Self {
-                    compaction: LeftInChild::new(compaction),
-                    hart: LeftInChild::new(hart),
-                    pool: Closing::new(pool),
-                    path: path.to_owned(),
-                    durability: options.config.durability,
-                    medium_asked: options.config.medium,
-                    recovery,
-                })
+        let options = options.memory_limited();
+        let opening = options.pool().begin(path)?;
+        let info = opening.info();
+        let closed = match options.recovers_in_background_from() {
+            Some(bytes) => opening.closed_pool(bytes)?.and_then(ClosedMap::open),
+            None => None,
+        };
+        let (path, config) = (path.to_owned(), options.config.clone());
+        let (recovering, engine) = match closed {
+            Some(closed) => {
+                let (recovery, outcome) =
+                    BackgroundRecovery::start(closed, opening, path.clone(), options, start);
+                (Some(recovery), outcome)
             }
-            Err(error) => {
-                pool.undo_creation();
-                Err(error)
+            None => {
+                let engine = Engine::open(opening, &path, &options, start, None)?;
+                (None, Outcome::new(OnceLock::from(Ok(engine))))
             }
+        };
+        let info = match (info, engine.get()) {
+            (None, Some(Ok(engine))) => engine.pool().info().clone(),
+            (Some(info), _) => info,
+            (None, _) => unreachable!("a pool that has been read is not recovered in the background"),
+        };
+        Ok(Self {
+            recovering,
+            engine,
+            info,
+            path,
+            durability: config.durability,
+            medium_asked: config.medium,
+        })
+    }
+
+    /// The recovered map.
+    #[inline]
+    fn engine(&self) -> Result<&Engine> {
+        match self.engine.get() {
+            Some(Ok(engine)) => Ok(engine),
+            _ => self.recovered(),
         }
     }
 
-    /// The map in the pool, which `start` began to open; makes it where there is none.
-    fn in_pool(
-        pool: &Pool,
-        path: &Path,
-        options: &MapOptions,
-        start: Instant,
-    ) -> Result<(Hart, RecoveryReport)> {
-        let pool_seconds = start.elapsed().as_secs_f64();
-        let report = *pool.open_report();
-        // The file medium has just verified every page of the data file and every group of the log.
-        let image_verified = pool.info().medium == MediumKind::File || report.was_clean;
-        let engine_options =
-            mangrove_hart::Options { path: path.to_owned(), ..options.engine(image_verified) };
-        let region = pool.region().clone();
-        let index_start = Instant::now();
-        // A process that was killed between the creation of the pool and that of the map left zeros.
-        // (Or nothing: what a mapped region has not been grown to must not be read.)
-        let fresh = report.created || pool.stat().grown == 0 || Hart::is_blank(&region);
-        if fresh && pool.info().made && DamageCheck::Made.is_on() {
-            // A log with damaged groups is reported first.
-            pool.finish()?;
-            let what =
-                "a map was made here, but its first page is blank; restore the files of the pool together";
-            let path = pool.info().devdax.clone().unwrap_or_else(|| path.join("image"));
-            return Err(Error::Corrupt { path, offset: 0, what: what.to_owned() });
-        }
-        if fresh && options.config.read_only {
-            // Not interrupted: its creator is at work.
-            if Pool::is_busy(path) {
-                return Err(mangrove_pool::Error::busy(path).into());
-            }
-            let what = "its creation was interrupted; open it for writing once to finish it".to_owned();
-            return Err(Error::Foreign { path: path.to_owned(), what });
-        }
-        let (hart, records) = if fresh {
-            // A pool whose first groups are damaged looks the same: `finish` reports that before anything is created
-            // in it.
-            pool.finish()?;
-            (Hart::create(region, &engine_options).map_err(|e| engine(path, e))?, 0)
-        } else {
-            let recovered = Hart::recover(region, &engine_options);
-            // An error of the pool is reported before one of the map in it.
-            pool.finish()?;
-            let (hart, report) = recovered.map_err(|e| engine(path, e))?;
-            (hart, report.records)
-        };
-        pool.finish()?;
-        // Durable-order: the map's root, this mark, any record. With the mark a blank root is damage.
-        pool.set_made()?;
-        let report = RecoveryReport {
-            created: fresh,
-            clean: report.was_clean,
-            image_bytes: report.image_bytes,
-            log_groups: report.groups,
-            records,
-            pool_seconds,
-            index_seconds: index_start.elapsed().as_secs_f64(),
-            seconds: start.elapsed().as_secs_f64(),
-        };
-        Ok((hart, report))
-    }
-
+    /// Waits for the thread that recovers the map.
     #[cold]
-    /// Calls that take locks, which a child of fork may have got from its parent's threads.
-    fn refuse_child(&self) -> Result<()> {
-        if self.hart.is_here() { Ok(()) } else { Err(mangrove_pool::Error::forked(&self.path).into()) }
+    fn recovered(&self) -> Result<&Engine> {
+        let outcome = self.recovering.as_ref().map_or_else(|| self.engine.get(), BackgroundRecovery::wait);
+        match outcome {
+            Some(Ok(engine)) => Ok(engine),
+            Some(Err(error)) => Err(error.clone()),
+            None => Err(mangrove_pool::Error::forked(&self.path).into()),
+        }
+    }
+
+    /// The engine, for calls that take locks, which a child of fork may have got from its parent's threads.
+    fn engine_here(&self) -> Result<&Engine> {
+        let engine = self.engine()?;
+        if engine.hart.is_here() { Ok(engine) } else { Err(mangrove_pool::Error::forked(&self.path).into()) }
+    }
+
+    /// The value of `key`, if the map is not recovered yet and its files tell it.
+    #[inline]
+    fn early(&self, key: &[u8]) -> Option<Vec<u8>> {
+        if self.engine.get().is_some() { None } else { self.recovering.as_ref()?.get(key) }
     }
 
     fn failed(&self, error: mangrove_hart::Error) -> Error {
         let mut error = engine(&self.path, error);
         if let Error::Full { capacity, .. } = &mut error {
             // The map only knows its region.
-            *capacity = self.pool.pool().info().capacity;
+            *capacity = self.info.capacity;
         }
         error
     }
@@ -202,7 +173,11 @@ impl Map {
     /// [`Error::KeyTooLong`]; [`Error::Corrupt`] when the value is not what was written;
     /// [`Error::Poisoned`] when what is there was never made durable; [`Error::NoMemory`].
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
-        self.hart.get(key.as_ref()).map_err(|e| self.failed(e))
+        let key = key.as_ref();
+        if let Some(value) = self.early(key) {
+            return Ok(Some(value));
+        }
+        self.engine()?.hart.get(key).map_err(|e| self.failed(e))
     }
 
     /// Replaces the contents of `value` by the value of `key` and returns whether there is one; an absent key leaves
@@ -211,7 +186,13 @@ impl Map {
     /// # Errors
     /// As [`Map::get`].
     pub fn get_into(&self, key: impl AsRef<[u8]>, value: &mut Vec<u8>) -> Result<bool> {
-        self.hart.get_into(key.as_ref(), value).map_err(|e| self.failed(e))
+        let key = key.as_ref();
+        if let Some(found) = self.early(key) {
+            value.clear();
+            value.extend_from_slice(&found);
+            return Ok(true);
+        }
+        self.engine()?.hart.get_into(key, value).map_err(|e| self.failed(e))
     }
 
     /// Copies the value of `key` into `buffer` and returns its length; `None` when there is no value. Allocates nothing
@@ -221,7 +202,14 @@ impl Map {
     /// # Errors
     /// As [`Map::get`].
     pub fn get_to(&self, key: impl AsRef<[u8]>, buffer: &mut [MaybeUninit<u8>]) -> Result<Option<usize>> {
-        self.hart.get_to(key.as_ref(), buffer).map_err(|e| self.failed(e))
+        let key = key.as_ref();
+        if let Some(found) = self.early(key) {
+            for (to, byte) in buffer.iter_mut().zip(&found) {
+                to.write(*byte);
+            }
+            return Ok(Some(found.len()));
+        }
+        self.engine()?.hart.get_to(key, buffer).map_err(|e| self.failed(e))
     }
 
     /// Calls `read` with the value of `key`, once, and returns its result; `None` when there is no value.
@@ -229,7 +217,11 @@ impl Map {
     /// # Errors
     /// As [`Map::get`].
     pub fn get_with<R>(&self, key: impl AsRef<[u8]>, read: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
-        self.hart.get_with(key.as_ref(), read).map_err(|e| self.failed(e))
+        let key = key.as_ref();
+        if let Some(found) = self.early(key) {
+            return Ok(Some(read(&found)));
+        }
+        self.engine()?.hart.get_with(key, read).map_err(|e| self.failed(e))
     }
 
     /// The values of many keys, in their order, `None` where there is none. Several times as fast as [`Map::get`] on
@@ -256,7 +248,7 @@ impl Map {
         keys: &[K],
         read: impl FnMut(usize, Option<&[u8]>),
     ) -> Result<()> {
-        self.hart.get_many(keys, read).map_err(|e| self.failed(e))
+        self.engine()?.hart.get_many(keys, read).map_err(|e| self.failed(e))
     }
 
     /// True when `key` is there.
@@ -264,7 +256,8 @@ impl Map {
     /// # Errors
     /// As [`Map::get`].
     pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
-        self.hart.contains(key.as_ref()).map_err(|e| self.failed(e))
+        let key = key.as_ref();
+        Ok(self.early(key).is_some() || self.engine()?.hart.contains(key).map_err(|e| self.failed(e))?)
     }
 
     /// Sets `key` to `value`. `Ok` acknowledges the write.
@@ -273,7 +266,7 @@ impl Map {
     /// [`Error::KeyTooLong`], [`Error::ValueTooLong`], [`Error::ReadOnly`] and [`Error::NoSpace`]: nothing changed.
     /// [`Error::Poisoned`] and [`Error::Io`]: not acknowledged; whether the write survives a restart is open.
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
-        self.hart.put(key.as_ref(), value.as_ref(), WriteMode::Durable).map_err(|e| self.failed(e))
+        self.engine()?.hart.put(key.as_ref(), value.as_ref(), WriteMode::Durable).map_err(|e| self.failed(e))
     }
 
     /// As [`Map::put`], but returns before the write is durable, whatever the durability. It becomes durable within
@@ -284,7 +277,7 @@ impl Map {
     /// # Errors
     /// As [`Map::put`].
     pub fn put_nowait(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
-        self.hart.put(key.as_ref(), value.as_ref(), WriteMode::Buffered).map_err(|e| self.failed(e))
+        self.engine()?.hart.put(key.as_ref(), value.as_ref(), WriteMode::Buffered).map_err(|e| self.failed(e))
     }
 
     /// Sets `key` to `value` when `key` is absent. Returns whether it did.
@@ -292,7 +285,10 @@ impl Map {
     /// # Errors
     /// As [`Map::put`].
     pub fn insert_new(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<bool> {
-        self.hart.insert_new(key.as_ref(), value.as_ref(), WriteMode::Durable).map_err(|e| self.failed(e))
+        self.engine()?
+            .hart
+            .insert_new(key.as_ref(), value.as_ref(), WriteMode::Durable)
+            .map_err(|e| self.failed(e))
     }
 
     /// Removes `key`. Returns whether it was there.
@@ -300,7 +296,7 @@ impl Map {
     /// # Errors
     /// As [`Map::put`].
     pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<bool> {
-        self.hart.delete(key.as_ref(), WriteMode::Durable).map_err(|e| self.failed(e))
+        self.engine()?.hart.delete(key.as_ref(), WriteMode::Durable).map_err(|e| self.failed(e))
     }
 
     /// As [`Map::delete`], but returns before it is durable. See [`Map::put_nowait`].
@@ -308,7 +304,7 @@ impl Map {
     /// # Errors
     /// As [`Map::put`].
     pub fn delete_nowait(&self, key: impl AsRef<[u8]>) -> Result<bool> {
-        self.hart.delete(key.as_ref(), WriteMode::Buffered).map_err(|e| self.failed(e))
+        self.engine()?.hart.delete(key.as_ref(), WriteMode::Buffered).map_err(|e| self.failed(e))
     }
 
     /// Changes `key` from `expected` to `new`, where `None` means absent. Returns whether `expected` was right. No
@@ -322,7 +318,10 @@ impl Map {
         expected: Option<&[u8]>,
         new: Option<&[u8]>,
     ) -> Result<bool> {
-        self.hart.compare_and_set(key.as_ref(), expected, new, WriteMode::Durable).map_err(|e| self.failed(e))
+        self.engine()?
+            .hart
+            .compare_and_set(key.as_ref(), expected, new, WriteMode::Durable)
+            .map_err(|e| self.failed(e))
     }
 
     /// Applies a batch: after a crash all of it is there or nothing, and no reader sees a part.
@@ -331,7 +330,7 @@ impl Map {
     /// As [`Map::put`], and [`Error::Mismatch`] when a record is not as the batch expects; on the errors that change
     /// nothing, nothing of the batch happened.
     pub fn write(&self, batch: Batch) -> Result<()> {
-        self.hart.write(batch.inner, WriteMode::Durable).map_err(|e| self.failed(e))
+        self.engine()?.hart.write(batch.inner, WriteMode::Durable).map_err(|e| self.failed(e))
     }
 
     /// Removes every key between the bounds, all or nothing; returns how many there were. Like [`Map::delete`] and a
@@ -341,7 +340,7 @@ impl Map {
     /// As [`Map::write`].
     pub fn delete_range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<u64> {
         let (start, end) = bounds(&range);
-        self.hart.delete_range(start, end, WriteMode::Durable).map_err(|e| self.failed(e))
+        self.engine()?.hart.delete_range(start, end, WriteMode::Durable).map_err(|e| self.failed(e))
     }
 
     /// The records between the bounds, in order and from both ends, as they are at this instant.
@@ -350,8 +349,7 @@ impl Map {
     /// [`Error::Poisoned`] when what is there was never made durable.
     pub fn range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<Range<'_>> {
         let (start, end) = bounds(&range);
-        self.refuse_child()?;
-        let walk = self.hart.range(start, end).map_err(|e| self.failed(e))?;
+        let walk = self.engine_here()?.hart.range(start, end).map_err(|e| self.failed(e))?;
         Ok(Range::new(walk, &self.path))
     }
 
@@ -376,8 +374,7 @@ impl Map {
     /// # Errors
     /// [`Error::Poisoned`] when what is there was never made durable.
     pub fn snapshot(&self) -> Result<Snapshot<'_>> {
-        self.refuse_child()?;
-        Ok(Snapshot::new(self.hart.snapshot().map_err(|e| self.failed(e))?, &self.path))
+        Ok(Snapshot::new(self.engine_here()?.hart.snapshot().map_err(|e| self.failed(e))?, &self.path))
     }
 
     /// Records in the map. As with [`Map::get`], no crash can undo what this tells of.
@@ -385,7 +382,7 @@ impl Map {
     /// # Errors
     /// [`Error::Poisoned`] when what was counted may never have been made durable.
     pub fn len(&self) -> Result<u64> {
-        self.hart.count().map_err(|e| self.failed(e))
+        self.engine()?.hart.count().map_err(|e| self.failed(e))
     }
 
     /// True when there are none.
@@ -400,7 +397,10 @@ impl Map {
     /// read-only. `None` when it would not be refused.
     #[must_use]
     pub fn refusal(&self) -> Option<Error> {
-        self.hart.check_writable().err().map(|e| self.failed(e))
+        match self.engine() {
+            Ok(engine) => engine.hart.check_writable().err().map(|e| self.failed(e)),
+            Err(error) => Some(error),
+        }
     }
 
     /// Waits until every write that returned so far is durable.
@@ -408,7 +408,7 @@ impl Map {
     /// # Errors
     /// [`Error::Poisoned`] or [`Error::Io`]: some may not be.
     pub fn sync(&self) -> Result<()> {
-        self.hart.sync().map_err(|e| self.failed(e))
+        self.engine()?.hart.sync().map_err(|e| self.failed(e))
     }
 
     /// Brings the data file up to date and empties the log, so that the next opening has nothing to replay. This also
@@ -418,7 +418,7 @@ impl Map {
     /// [`Error::Poisoned`] or [`Error::Io`].
     pub fn checkpoint(&self) -> Result<()> {
         self.sync()?;
-        Ok(self.pool.pool().checkpoint()?)
+        Ok(self.engine()?.pool().checkpoint()?)
     }
 
     /// Gives disk space and memory of deleted records back: moves what is left together, so that whole segments become
@@ -432,14 +432,19 @@ impl Map {
     /// # Errors
     /// [`Error::ReadOnly`]: nothing changed. [`Error::Poisoned`] and [`Error::Io`].
     pub fn compact(&self) -> Result<CompactReport> {
-        Ok(CompactReport::new(self.hart.compact().map_err(|e| self.failed(e))?))
+        Ok(CompactReport::new(self.engine()?.hart.compact().map_err(|e| self.failed(e))?))
     }
 
-    /// Figures of this map.
+    /// Figures of this map. Waits for a recovery in the background; of one that failed they tell the error alone.
     #[must_use]
     pub fn stat(&self) -> Stat {
-        let pool = self.pool.pool();
-        Stat::new(&pool.stat(), pool.info(), &self.hart.stat(), self.durability, self.medium_asked)
+        match self.engine() {
+            Ok(engine) => {
+                let pool = engine.pool().stat();
+                Stat::new(&pool, &self.info, &engine.hart.stat(), self.durability, self.medium_asked)
+            }
+            Err(error) => Stat::unrecovered(&self.info, &error, self.durability, self.medium_asked),
+        }
     }
 
     /// Reads every record against its checksums and every structure against its rules. Writers wait meanwhile;
@@ -448,46 +453,66 @@ impl Map {
     /// # Errors
     /// Only when the check itself cannot run, or as [`Map::len`]; the report lists what it finds.
     pub fn check(&self) -> Result<CheckReport> {
-        self.refuse_child()?;
-        Ok(CheckReport::new(&self.hart.check().map_err(|e| self.failed(e))?))
+        Ok(CheckReport::new(&self.engine_here()?.hart.check().map_err(|e| self.failed(e))?))
     }
 
-    /// What opening this map had to do.
+    /// False while calls other than gets of records that are there wait for a recovery in the background
+    /// ([`MapOptions::background_recovery`]). Does not wait.
+    #[must_use]
+    pub fn is_recovered(&self) -> bool {
+        self.engine.get().is_some()
+    }
+
+    /// What opening this map had to do. Waits for a recovery in the background; of one that failed, the report says
+    /// nothing.
     #[must_use]
     pub fn recovery(&self) -> RecoveryReport {
-        self.recovery.clone()
+        self.engine().map(|engine| engine.recovery.clone()).unwrap_or_default()
     }
 
     /// What the pool states about itself.
     #[must_use]
     pub fn info(&self) -> PoolInfo {
-        PoolInfo::new(self.pool.pool().info(), true)
+        PoolInfo::new(&self.info, true)
     }
 
     /// Ends the map as a crash does, and removes what this opening created.
     pub(crate) fn undo_creation(self) {
-        let Self { compaction, hart, pool, .. } = self;
-        drop(compaction);
-        drop(hart);
-        pool.undo_creation();
+        if let (_, Some(Ok(engine))) = self.ended() {
+            engine.undo_creation();
+        }
     }
 
     /// Makes everything durable, brings the data file up to date, marks the pool clean and unlocks it.
     ///
     /// # Errors
-    /// [`Error::Poisoned`] or [`Error::Io`]; what was acknowledged is in the log even then.
+    /// [`Error::Poisoned`] or [`Error::Io`]; what was acknowledged is in the log even then. Of a map that could not be
+    /// recovered, why; nothing was written.
     pub fn close(self) -> Result<()> {
-        let Self { compaction, hart, pool, .. } = self;
-        drop(compaction);
-        drop(hart);
-        pool.close()
+        let forked = mangrove_pool::Error::forked(&self.path);
+        match self.ended() {
+            (_, Some(Ok(engine))) => engine.close(),
+            (false, Some(Err(error))) => Err(error),
+            // Nobody waited for it, and nothing was written.
+            (true, Some(Err(_))) => Ok(()),
+            (_, None) => Err(forked.into()),
+        }
+    }
+
+    /// Ends a recovery that runs; tells whether one did, and what has become of the map.
+    fn ended(self) -> (bool, Option<Result<Engine>>) {
+        let Self { recovering, engine, .. } = self;
+        let is_early = recovering.is_some_and(|mut recovery| recovery.end());
+        (is_early, Arc::into_inner(engine).and_then(OnceLock::into_inner))
     }
 }
 
 impl MapOptions {
     /// Opens (or creates) the pool at `path`, a directory, and recovers the map in it.
     ///
-    /// Time: reading the pool's data file once plus its log, and about 100 ns per record and CPU.
+    /// Time: reading the pool's data file once plus its log, and about 100 ns per record and CPU. Of a large map that
+    /// was closed, milliseconds; then the calls that need the whole map wait that long
+    /// ([`MapOptions::background_recovery`]), and report what is found to be damaged.
     ///
     /// # Errors
     /// [`Error::NotFound`], [`Error::Exists`], [`Error::Busy`], [`Error::Foreign`], [`Error::Newer`],

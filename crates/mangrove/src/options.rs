@@ -14,6 +14,9 @@ const CAPACITY_BYTES_MIN: u64 = 1 << 20;
 /// A map grows by 16 MiB at a time while it is small, and what it has reserved is no garbage.
 const BACKGROUND_COMPACTION_FROM: u64 = 32 << 20;
 
+/// A smaller data file is read and its map recovered in about 10 ms.
+const BACKGROUND_RECOVERY_FROM: u64 = 16 << 20;
+
 /// How writers of one tree exclude each other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -52,6 +55,8 @@ pub struct MapOptions {
     pub(crate) recovery_threads: Option<usize>,
     pub(crate) background_compaction: Option<bool>,
     pub(crate) background_compaction_from: Option<u64>,
+    pub(crate) background_recovery: Option<bool>,
+    pub(crate) background_recovery_from: Option<u64>,
 }
 
 impl MapOptions {
@@ -104,6 +109,32 @@ impl MapOptions {
     pub fn background_compaction_from(mut self, bytes: u64) -> Self {
         self.background_compaction_from = Some(bytes);
         self
+    }
+
+    /// Whether opening a map returns before the map is recovered, if it lies on the file medium, was closed, has a data
+    /// file of at least 16 MiB, and is opened for writing. A thread then reads the data file and builds the index.
+    /// Meanwhile gets of records that are there are answered from the files; every other call waits for the thread: a
+    /// write, a walk, a get of a key that is absent. What the thread finds to be damaged, these calls report, and not
+    /// the opening. Closing a map leaves what such gets need, in the pool's file `index`, of 5 bytes a record. Default:
+    /// true.
+    #[must_use]
+    pub fn background_recovery(mut self, yes: bool) -> Self {
+        self.background_recovery = Some(yes);
+        self
+    }
+
+    /// Bytes in place of the 16 MiB: for tests with few records.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn background_recovery_from(mut self, bytes: u64) -> Self {
+        self.background_recovery_from = Some(bytes);
+        self
+    }
+
+    /// From how many bytes on a map is recovered in the background, if it is.
+    pub(crate) fn recovers_in_background_from(&self) -> Option<u64> {
+        let does = self.background_recovery.unwrap_or(true) && !self.config.read_only;
+        does.then(|| self.background_recovery_from.unwrap_or(BACKGROUND_RECOVERY_FROM))
     }
 
     /// From how many bytes on a map on this medium compacts itself, if it does.

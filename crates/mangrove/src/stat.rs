@@ -1,6 +1,6 @@
 //! Figures of a map and of its pool, and what can be asked of a pool without opening it.
 
-use crate::{Durability, Heap, Latency, Medium, Result};
+use crate::{Durability, Error, Heap, Latency, Medium, Result};
 use mangrove_pool::{MediumKind, Pool};
 use std::path::{Path, PathBuf};
 
@@ -179,6 +179,38 @@ impl Stat {
             snapshots: map.snapshots,
             snapshot_bytes: map.snapshot_bytes,
             poisoned: pool.poisoned.clone(),
+        }
+    }
+}
+
+impl Stat {
+    /// Of a map that could not be recovered.
+    pub(crate) fn unrecovered(
+        info: &mangrove_pool::PoolInfo,
+        why: &Error,
+        durability: Durability,
+        asked: Medium,
+    ) -> Self {
+        Self {
+            records: 0,
+            index_bytes: 0,
+            allocator_bytes: 0,
+            durable_bytes: 0,
+            image_bytes: info.image_bytes,
+            capacity: info.capacity,
+            log_bytes: info.log_bytes,
+            log_bytes_used: 0,
+            medium: medium(info.medium, asked),
+            durability,
+            read_only: false,
+            group_commits: 0,
+            log_bytes_written: 0,
+            image_bytes_written: 0,
+            checkpoints: 0,
+            log_full_waits: 0,
+            snapshots: 0,
+            snapshot_bytes: 0,
+            poisoned: Some(why.to_string()),
         }
     }
 }

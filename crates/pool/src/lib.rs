@@ -43,6 +43,8 @@ mod look;
 mod mapped;
 mod medium;
 mod neighbours;
+mod open_files;
+mod opening;
 mod options;
 mod pool;
 mod pool_files;
@@ -62,6 +64,8 @@ pub use damage_check::DamageCheck;
 #[doc(hidden)]
 pub use damage_check::left_out::leave_out;
 pub use error::{Error, Result, named};
+pub use file::closed::ClosedPool;
+pub use file::left_index::LeftIndex;
 pub use limits::{
     CAPACITY_BYTES_DEFAULT, CAPACITY_BYTES_MAX, CAPACITY_BYTES_MIN, KIND_BYTES_MAX, LOG_BYTES_DEFAULT,
     LOG_BYTES_MAX, LOG_BYTES_MIN, fits_memory,
@@ -70,6 +74,7 @@ pub use mapped::domain::PersistenceDomain;
 pub use mapped::emulated::Emulated;
 pub use mapped::latency::{FlushCost, Latency};
 pub use medium::{Capabilities, Lsn, MediumOps, Observers, Range, ReadObserver, Site, StoreObserver};
+pub use opening::Opening;
 pub use options::{AddressChoice, PoolOptions, Start};
 pub use pool::Pool;
 pub use region::Region;

@@ -14,6 +14,7 @@ use crate::{Error, Range, Result};
 use mangrove_sys::FlushInstruction;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Where in the address space a new file pool's region shall lie, in this and every later process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -67,6 +68,7 @@ pub struct PoolOptions {
     /// Another process writes to the pool meanwhile (`look`).
     pub(crate) beside_writer: bool,
     pub(crate) unread: Option<Unread>,
+    pub(crate) ended: Option<Arc<AtomicBool>>,
     pub(crate) storage: Arc<dyn Storage>,
 }
 
@@ -86,6 +88,7 @@ impl Default for PoolOptions {
             unlocked: false,
             beside_writer: false,
             unread: None,
+            ended: None,
             storage: Arc::new(OsStorage),
         }
     }
@@ -198,6 +201,15 @@ impl PoolOptions {
     pub fn unread_when_closed(mut self, header_bytes: u64, part: fn(&[u8]) -> Range) -> Self {
         self.unread = Some(Unread { header_bytes, part });
         self
+    }
+
+    /// Fails once the opening shall end.
+    pub(crate) fn check_ended(&self, directory: &Path) -> Result<()> {
+        // Relaxed: nothing is read that the other thread wrote before.
+        match &self.ended {
+            Some(ended) if ended.load(Ordering::Relaxed) => Err(Error::Closed { path: directory.to_owned() }),
+            _ => Ok(()),
+        }
     }
 
     /// Bytes that the log of a new pool begins with, for tests.

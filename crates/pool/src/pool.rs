@@ -1,6 +1,5 @@
 //! A pool: one durable region, locked, with its medium.
 
-use crate::config::Create;
 use crate::create;
 use crate::file::bulk::{BulkMedium, open_bulk};
 use crate::file::exit_hook::flush_at_exit;
@@ -9,20 +8,18 @@ use crate::file::recover::{Recovered, recover};
 use crate::format::page_sums::PAGE_BYTES;
 use crate::format::superblock;
 use crate::format::superblock::Superblock;
-use crate::look::look as looks;
-use crate::look::look::Look;
 use crate::mapped::medium::Mapped;
 use crate::mapped::open::{OpenMapped, open_mapped};
+use crate::open_files::{Found, Made, OpenFiles, inspect, look};
 use crate::options::PoolOptions;
 use crate::pool_files::{
-    DataFiles, LockedPool, PoolFile, PoolFiles, SuperblockFile, hold, kind_of, lock_tries, names_in, opening,
-    read_superblock_file,
+    DataFiles, LockedPool, PoolFile, PoolFiles, SuperblockFile, names_in, read_superblock_file,
 };
 use crate::read_only::ReadOnly;
 use crate::stat::{MediumKind, OpenReport, PoolInfo, PoolStat};
 use crate::storage::os::OsStorage;
-use crate::storage::traits::{OpenHow, PathKind, Storage};
-use crate::undo::{Creation, remove_directory};
+use crate::storage::traits::{OpenHow, Storage};
+use crate::undo::Creation;
 use crate::{Error, Region, Result};
 use std::path::Path;
 use std::sync::Arc;
@@ -50,7 +47,7 @@ pub struct Pool {
     /// What an opening for a salvage found.
     damage: Vec<String>,
     /// This call of `open` created it.
-    creation: Option<Creation>,
+    pub(crate) creation: Option<Creation>,
 }
 
 impl std::fmt::Debug for Pool {
@@ -59,182 +56,17 @@ impl std::fmt::Debug for Pool {
     }
 }
 
-/// Whether an opening has made the pool.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Made {
-    /// It was there.
-    Before,
-    Now,
-    /// All but its superblock, which is written when the pool has been filled.
-    ToLoad,
-}
-
-/// What there is at the path of a pool.
-enum Found {
-    /// Neither directory nor file.
-    Nothing,
-    /// A directory without the file `pool`.
-    Directory,
-    /// A directory with the file `pool`.
-    Pool,
-}
-
-fn look(storage: &dyn Storage, directory: &Path) -> Result<Found> {
-    let foreign = |what: &str| Err(Error::Foreign { path: directory.to_owned(), what: what.into() });
-    match kind_of(storage, directory)? {
-        PathKind::Missing => return Ok(Found::Nothing),
-        PathKind::File => return foreign("it is a file; a pool is a folder"),
-        PathKind::Folder => {}
-    }
-    match kind_of(storage, &directory.join("pool"))? {
-        PathKind::File => Ok(Found::Pool),
-        PathKind::Folder => foreign("the name `pool` in it is a folder"),
-        PathKind::Missing => {
-            let names = names_in(storage, directory)?;
-            // Its creator has made it since.
-            if names.iter().any(|name| name == "pool") {
-                return Ok(Found::Pool);
-            }
-            match names.iter().find(|name| create::PARTS.contains(&name.as_str())) {
-                Some(name) => foreign(&format!("it holds a file `{name}`, but no file `pool`")),
-                None => Ok(Found::Directory),
-            }
-        }
-    }
-}
-
 impl Pool {
-    /// Makes the pool's directory where there is none and the options ask for that; true if it did.
-    fn make_directory(directory: &Path, options: &PoolOptions) -> Result<bool> {
-        let Found::Nothing = look(&*options.storage, directory)? else { return Ok(false) };
-        if options.config.creates() == Create::Never {
-            return Err(Error::NotFound { path: directory.to_owned() });
-        }
-        create::make_directory(&*options.storage, directory)?;
-        Ok(true)
-    }
-
-    fn open_with(directory: &Path, options: &PoolOptions) -> Result<Self> {
-        options.domain_resolved()?;
-        let made_directory = Self::make_directory(directory, options)?;
-        let mut creation = None;
-        let opened = Self::open_held(directory, options, made_directory, &mut creation);
-        match (opened, creation) {
-            (Ok(mut pool), creation) => {
-                pool.creation = creation;
-                Ok(pool)
-            }
-            (Err(error), Some(creation)) => {
-                creation.undo();
-                Err(error)
-            }
-            (Err(error), None) => {
-                if made_directory {
-                    remove_directory(&*options.storage, directory);
-                }
-                Err(error)
-            }
-        }
-    }
-
-    /// Holds the directory, and opens the pool in it or creates it there, which `creation` then can undo. From here on
-    /// the path is only a part of messages.
-    fn open_held(
-        directory: &Path,
-        options: &PoolOptions,
-        made_directory: bool,
-        creation: &mut Option<Creation>,
-    ) -> Result<Self> {
-        let held = hold(&options.storage, directory, opening(options.config.read_only))?;
-        let mut begins = |file: &LockedPool| {
-            *creation = file.directory().map(|lock| Creation {
-                directory: directory.to_owned(),
-                held: Arc::clone(&held),
-                storage: Arc::clone(&options.storage),
-                made_directory,
-                lock,
-            });
-        };
-        let options = &options.clone().storage(Arc::clone(&held));
-        let storage = &*options.storage;
-        let is_look = options.config.read_only && !options.unlocked && !options.salvage;
-        if is_look
-            && let Found::Pool = look(storage, directory)?
-            && let Some(Look { sb, recovered }) = looks::look(directory, options)?
-        {
-            return Ok(Self::read_only(directory, &sb, recovered, None));
-        }
-        let (file, mut sb, made) = Self::open_superblock(directory, options, &mut begins)?;
-        options.refuse_other(directory, &sb)?;
-        if made == Made::Before {
-            options.change(directory, &mut sb)?;
-        }
-        let PoolFiles { data, log } = PoolFiles::open(storage, directory, &sb, options.config.read_only)?;
+    /// Reads what the files hold.
+    pub(crate) fn of_files(directory: &Path, files: OpenFiles) -> Result<Self> {
+        let OpenFiles { options, file, sb, made, files: PoolFiles { data, log } } = files;
         let mut pool = match log {
-            Some(_) if made == Made::ToLoad => Self::open_to_load(directory, options, sb, file, data)?,
-            Some(log) => Self::open_file(directory, options, sb, file, data, log)?,
-            None => Self::open_mapped(directory, options, sb, file, data)?,
+            Some(_) if made == Made::ToLoad => Self::open_to_load(directory, &options, sb, file, data)?,
+            Some(log) => Self::open_file(directory, &options, sb, file, data, log)?,
+            None => Self::open_mapped(directory, &options, sb, file, data)?,
         };
         pool.report.created = made != Made::Before;
         Ok(pool)
-    }
-
-    /// Opens and locks the file `pool`, after creating a pool where the options ask for it: then calls `begins` first.
-    /// Returns the file, the superblock in it (or to be written, for a pool that is made to be loaded), and whether
-    /// this call made the pool.
-    fn open_superblock(
-        directory: &Path,
-        options: &PoolOptions,
-        begins: &mut dyn FnMut(&LockedPool),
-    ) -> Result<(LockedPool, Superblock, Made)> {
-        let storage = &*options.storage;
-        let create = options.config.creates();
-        let how = match (look(storage, directory)?, create) {
-            (Found::Pool, _) if options.config.read_only => OpenHow::Read,
-            (Found::Pool, _) => OpenHow::Write,
-            (_, Create::Never) => return Err(Error::NotFound { path: directory.to_owned() }),
-            (Found::Nothing | Found::Directory, _) => OpenHow::Create,
-        };
-        let tries = lock_tries(options.config.busy_wait);
-        let taken = match options.unlocked {
-            true => Some(LockedPool::unlocked(&options.storage, directory)?),
-            false => LockedPool::take(&options.storage, directory, how, tries)?,
-        };
-        let Some(locked) = taken else {
-            let found = Self::inspect_in(storage, directory).map(|info| info.medium);
-            return Err(match found {
-                Ok(MediumKind::Dax | MediumKind::Emulated) if options.config.read_only => {
-                    let why =
-                        "stores into its data file in place, so no other process can read one instant of it";
-                    Error::busy_since(directory, why)
-                }
-                _ => Error::busy(directory),
-            });
-        };
-        let file = locked.file();
-        let bytes = read_superblock_file(file)?;
-        let decoded = superblock::decode(file.path(), &bytes);
-        if decoded.is_err() && create::is_unfinished(storage, directory, &bytes)? {
-            if create == Create::Never {
-                return Err(Error::Foreign {
-                    path: directory.to_owned(),
-                    what: "its creation was interrupted and nothing was stored in it; create it again".into(),
-                });
-            }
-            begins(&locked);
-            if !options.config.bulk_load {
-                create::create(options, directory, file)?;
-            } else if let Some(sb) = create::create_for_load(options, directory, file)? {
-                return Ok((locked, sb, Made::ToLoad));
-            }
-            let bytes = read_superblock_file(file)?;
-            let sb = superblock::decode(file.path(), &bytes)?;
-            return Ok((locked, sb, Made::Now));
-        }
-        if decoded.is_ok() && create == Create::New {
-            return Err(Error::Exists { path: directory.to_owned() });
-        }
-        Ok((locked, decoded?, Made::Before))
     }
 
     /// A new pool, which is filled without a log.
@@ -314,7 +146,7 @@ impl Pool {
     }
 
     /// A file pool that has been read; `locked` until it is closed, or not at all.
-    fn read_only(
+    pub(crate) fn read_only(
         directory: &Path,
         sb: &Superblock,
         recovered: Recovered,
@@ -482,8 +314,24 @@ impl Pool {
     ///
     /// # Errors
     /// The first I/O error: the pool is then as after a crash, and opens again by recovery.
-    pub fn close(mut self) -> Result<()> {
-        let result = self.settle();
+    pub fn close(self) -> Result<()> {
+        self.close_leaving(None)
+    }
+
+    /// True when closing the pool shall leave an index: the pool is open for writing on the file medium, `bytes_min`
+    /// bytes or more can be found through it, and the one that was left before counts no more.
+    #[must_use]
+    pub fn wants_index(&self, bytes_min: u64) -> bool {
+        matches!(&self.backing, Backing::File(medium) if medium.wants_index(bytes_min))
+    }
+
+    /// As [`Pool::close`], and leaves `index`, by which the pool's owner finds what the region holds before it is read
+    /// ([`Opening::closed_pool`]). Whether it could be left is no part of the result.
+    ///
+    /// # Errors
+    /// As `close`.
+    pub fn close_leaving(mut self, index: Option<&[u8]>) -> Result<()> {
+        let result = self.settle(index);
         if self.is_ours() {
             drop(self);
         } else {
@@ -502,7 +350,7 @@ impl Pool {
         }
     }
 
-    fn settle(&mut self) -> Result<()> {
+    fn settle(&mut self, index: Option<&[u8]>) -> Result<()> {
         let medium = match &self.backing {
             Backing::File(medium) => Arc::clone(medium),
             Backing::Bulk(medium) => return medium.finish(),
@@ -518,6 +366,7 @@ impl Pool {
         if medium.is_settled() {
             medium.mark_clean()?;
             medium.remove_recent();
+            medium.leave_index(index);
         }
         Ok(())
     }
@@ -579,12 +428,7 @@ impl Pool {
     /// # Errors
     /// As `inspect`.
     pub fn inspect_in(storage: &dyn Storage, directory: &Path) -> Result<PoolInfo> {
-        let Found::Pool = look(storage, directory)? else {
-            return Err(Error::NotFound { path: directory.to_owned() });
-        };
-        let file = PoolFile::open(storage, directory.join("pool"), OpenHow::Read, opening(true))?;
-        let bytes = read_superblock_file(&file)?;
-        Ok(superblock::decode(file.path(), &bytes)?.info(directory))
+        inspect(storage, directory)
     }
 }
 
@@ -595,15 +439,6 @@ impl PoolOptions {
     /// As `inspect`.
     pub fn inspect(&self, path: impl AsRef<Path>) -> Result<PoolInfo> {
         Pool::inspect_in(&*self.storage, path.as_ref())
-    }
-
-    /// Opens or creates the pool in the directory `path`.
-    ///
-    /// # Errors
-    /// See [`Error`]: each states what the user can do about it.
-    pub fn open(&self, path: impl AsRef<Path>) -> Result<Pool> {
-        self.validate()?;
-        Pool::open_with(path.as_ref(), self)
     }
 }
 

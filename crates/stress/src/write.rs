@@ -62,7 +62,7 @@ pub(crate) const GROUP_KEYS: usize = 4;
 /// Writes until the time is over; a process that is killed never returns from here.
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let mut options = Map::options().durability(args.durability).medium(args.medium);
-    options = options.background_compaction_from(COMPACTION_FROM_BYTES);
+    options = options.background_compaction_from(COMPACTION_FROM_BYTES).background_recovery_from(0);
     if let Some(device) = &args.devdax {
         options = options.devdax(device);
     }

@@ -11,6 +11,7 @@ mod leaf;
 mod lock;
 mod modify;
 mod node;
+mod order;
 mod remove;
 mod search;
 mod stats;

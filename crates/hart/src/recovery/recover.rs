@@ -65,6 +65,7 @@ struct Sweep<'a> {
     verify_values: bool,
     salvage: bool,
     read_only: bool,
+    options: &'a Options,
     damage: Mutex<Vec<Damage>>,
 }
 
@@ -165,7 +166,7 @@ fn root(region: &Region, options: &Options) -> Result<(RootWords, Option<Damage>
 }
 
 impl<'a> Sweep<'a> {
-    fn new(hart: &'a Hart, options: &Options, high_water: u32) -> Result<Self> {
+    fn new(hart: &'a Hart, options: &'a Options, high_water: u32) -> Result<Self> {
         let mut sweep = Self {
             hart,
             kinds: Vec::with_capacity(high_water as usize),
@@ -178,6 +179,7 @@ impl<'a> Sweep<'a> {
             verify_values: options.verify_values,
             salvage: options.salvage,
             read_only: options.read_only,
+            options,
             damage: Mutex::default(),
         };
         let classes = &hart.alloc.classes;
@@ -224,6 +226,17 @@ impl<'a> Sweep<'a> {
             all.push(found);
         }
         Ok(())
+    }
+
+    /// Fails once the caller wants no map any more.
+    fn check_ended(&self) -> Result<()> {
+        // Relaxed: nothing is read that the other thread wrote before.
+        match &self.options.ended {
+            Some(ended) if ended.load(Ordering::Relaxed) => {
+                Err(mangrove_pool::Error::Closed { path: self.options.path.clone() }.into())
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Applies the redo list of a committed batch, if there is one.
@@ -370,6 +383,7 @@ impl<'a> Sweep<'a> {
             let mut key = Vec::new();
             let mut value = Vec::new();
             while let Some(&(segment, class)) = slabs.get(next.fetch_add(1, Ordering::Relaxed)) {
+                self.check_ended()?;
                 self.slab(segment, class, &mut harvest, &mut key, &mut value)?;
             }
             Ok(harvest)
@@ -477,6 +491,7 @@ impl<'a> Sweep<'a> {
                 if group >= GROUP_COUNT {
                     return Ok(built);
                 }
+                self.check_ended()?;
                 built += self.build_group(harvests, group, &mut items)?;
             }
         })?;

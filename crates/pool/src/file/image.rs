@@ -39,6 +39,8 @@ pub(super) struct ImageReader<'a> {
     pub(super) memory: &'a Reservation,
     /// The first byte that no thread has taken yet.
     pub(super) next: AtomicU64,
+    /// Fails once reading shall end.
+    pub(super) check_ended: &'a (dyn Fn() -> Result<()> + Sync),
 }
 
 impl ImageReader<'_> {
@@ -51,6 +53,7 @@ impl ImageReader<'_> {
             if offset >= self.size {
                 return Ok(suspects);
             }
+            (self.check_ended)()?;
             self.read_chunk(offset, CHUNK_BYTES.min(self.size - offset), &mut suspects)?;
         }
     }

@@ -67,7 +67,7 @@ pub(crate) struct FileMedium {
     /// What was given back and not provided again.
     pub(super) released: Arc<Released>,
     pub(super) sparse: SparseBlocks,
-    storage: Arc<dyn Storage>,
+    pub(super) storage: Arc<dyn Storage>,
     checkpointer: Mutex<Checkpointer>,
     durability: Durability,
     flusher: Flusher,

@@ -3,6 +3,7 @@
 mod apply_log;
 pub(super) mod bulk;
 pub(super) mod checkpoint;
+pub(super) mod closed;
 mod damage_notes;
 pub(super) mod exit_hook;
 pub(super) mod finish_recovery;
@@ -10,6 +11,7 @@ pub(super) mod flusher;
 mod grow_log;
 mod huge_pages;
 mod image;
+pub(super) mod left_index;
 mod log_growth;
 pub(super) mod medium;
 mod page_marks;

@@ -129,8 +129,14 @@ pub(crate) fn recover(
     let mut ring = Mirror::new(sb.log_bytes as usize).map_err(|e| Error::Unsupported {
         what: format!("cannot map {} bytes for the log: {e}", sb.log_bytes),
     })?;
-    let reader =
-        ImageReader { files: &files, sums: &sums, size: to_read, memory: &memory, next: AtomicU64::new(0) };
+    let reader = ImageReader {
+        files: &files,
+        sums: &sums,
+        size: to_read,
+        memory: &memory,
+        next: AtomicU64::new(0),
+        check_ended: &|| options.check_ended(directory),
+    };
     // A live process may write there, and what it writes is not durable.
     let recent = if options.beside_writer { Vec::new() } else { LeftRecent::all_in(storage, directory)? };
     let nonce = storage.random();
