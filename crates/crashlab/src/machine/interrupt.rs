@@ -15,11 +15,13 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
 /// How often the outer operation looks at the inner one.
-const LOOK_EVERY: Duration = Duration::from_millis(1);
+const LOOK_EVERY: Duration = Duration::from_micros(200);
 /// An inner operation that sleeps at so many looks in a row waits for the outer one.
 const ASLEEP_LOOKS: u32 = 5;
-/// One that has had the processor for so many hundredths of a second spins for the outer one.
-const SPUN_TICKS: u64 = 5;
+/// One that has had the processor for so long spins for the outer one. Operations take a millisecond at most.
+const SPUN: Duration = Duration::from_millis(10);
+/// What a tick of the processor's time in `stat` counts for: it takes five ticks, since one is soon hit.
+const TICK: Duration = Duration::from_millis(2);
 
 /// The places in a [`Pair`] of the thread that runs operations and of the one that runs inner ones.
 const OUTER: usize = 0;
@@ -75,18 +77,22 @@ fn helper(job: Job) -> u32 {
     })
 }
 
-/// Whether a thread sleeps, and the hundredths of a second that it has had the processor.
-fn look_at(thread: u32) -> (bool, u64) {
-    let stat = std::fs::read_to_string(format!("/proc/self/task/{thread}/stat")).unwrap_or_default();
+/// Whether a thread sleeps, and how long it has had the processor.
+fn look_at(thread: u32) -> (bool, Duration) {
+    let read = |name: &str| std::fs::read_to_string(format!("/proc/self/task/{thread}/{name}"));
+    let stat = read("stat").unwrap_or_default();
     // After the name, which may hold anything: the state is the third field, user and system time the 14th and 15th.
     let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
-    let ticks = |field: usize| fields.get(field - 3).and_then(|ticks| ticks.parse::<u64>().ok()).unwrap_or(0);
-    (fields.first().is_none_or(|state| *state == "S"), ticks(14) + ticks(15))
+    let ticks = |field: usize| fields.get(field - 3).and_then(|ticks| ticks.parse::<u32>().ok()).unwrap_or(0);
+    // The first number of `schedstat`, which some kernels do not have, is exact.
+    let exact = read("schedstat").ok().and_then(|numbers| numbers.split_whitespace().next()?.parse().ok());
+    let time = exact.map_or_else(|| TICK * (ticks(14) + ticks(15)), Duration::from_nanos);
+    (fields.first().is_none_or(|state| *state == "S"), time)
 }
 
 /// Waits until the inner operation has ended, or waits itself for the outer one; true when it has ended.
 fn ends_or_waits(ends: &Receiver<()>, thread: u32) -> bool {
-    let (_, first_ticks) = look_at(thread);
+    let (_, had) = look_at(thread);
     let mut asleep = 0;
     loop {
         match ends.recv_timeout(LOOK_EVERY) {
@@ -94,9 +100,9 @@ fn ends_or_waits(ends: &Receiver<()>, thread: u32) -> bool {
             Err(RecvTimeoutError::Disconnected) => return false,
             Err(RecvTimeoutError::Timeout) => {}
         }
-        let (sleeps, ticks) = look_at(thread);
+        let (sleeps, time) = look_at(thread);
         asleep = if sleeps { asleep + 1 } else { 0 };
-        if asleep == ASLEEP_LOOKS || ticks >= first_ticks + SPUN_TICKS {
+        if asleep == ASLEEP_LOOKS || time >= had + SPUN {
             return false;
         }
     }
