@@ -683,8 +683,8 @@ mangrove_status mangrove_options_set_background_compaction(mangrove_options *opt
 // closed, has a data file of at least 16 MiB, and is opened for writing. A thread then reads the
 // data file and builds the index. Meanwhile gets of records that are there are answered from the
 // files; every other call waits for the thread: a write, an iterator, a get of a key that is
-// absent. What the thread finds to be damaged, these calls report, and not the opening. Closing a
-// map leaves what such gets need, 5 bytes a record. Default: true.
+// absent. Damage that the thread finds, and other errors that it meets, these calls report, and not
+// the opening. Closing a map leaves what such gets need, 5 bytes a record. Default: true.
 mangrove_status mangrove_options_set_background_recovery(mangrove_options *options, bool yes);
 
 // Opens the pool at `path`, a directory, and recovers the map in it. `options` may be NULL: then
@@ -706,7 +706,8 @@ mangrove_status mangrove_map_open(const char *path,
 //
 // Errors: MANGROVE_ERR_IN_USE: snapshots or iterators are alive; the map stays open and the handle
 // valid. After any other result the handle is gone. MANGROVE_ERR_POISONED, _IO: the pool is not clean;
-// what was acknowledged is in its log all the same.
+// what was acknowledged is in its log all the same. Of a map that could not be recovered in the
+// background, the error that says why: nothing was written.
 // A process that ends without closing loses nothing acknowledged; the next opening replays the log.
 // Closing twice is undefined, as is a call on the map that runs at the same time.
 mangrove_status mangrove_map_close(mangrove_map *map);
@@ -1044,6 +1045,12 @@ mangrove_status mangrove_map_salvage(const char *bad,
 // Figures of the map into *stat, whose `size` the caller has set. Costs a few
 // microseconds. Threads: any.
 mangrove_status mangrove_map_stat(const mangrove_map *map, mangrove_stat *stat);
+
+// Waits until the map is recovered (mangrove_options_set_background_recovery).
+//
+// Errors: those of mangrove_map_open, MANGROVE_ERR_CORRUPT above all. Each later call that needs the
+// whole map fails so, too. Threads: any.
+mangrove_status mangrove_map_wait_recovered(const mangrove_map *map);
 
 // What opening this map had to do, into *recovery, whose `size` the caller has set. Threads: any.
 mangrove_status mangrove_map_recovery(const mangrove_map *map, mangrove_recovery *recovery);

@@ -100,7 +100,8 @@ pub unsafe extern "C" fn mangrove_map_open(
 ///
 /// Errors: MANGROVE_ERR_IN_USE: snapshots or iterators are alive; the map stays open and the handle
 /// valid. After any other result the handle is gone. MANGROVE_ERR_POISONED, _IO: the pool is not clean;
-/// what was acknowledged is in its log all the same.
+/// what was acknowledged is in its log all the same. Of a map that could not be recovered in the
+/// background, the error that says why: nothing was written.
 /// A process that ends without closing loses nothing acknowledged; the next opening replays the log.
 /// Closing twice is undefined, as is a call on the map that runs at the same time.
 #[unsafe(no_mangle)]

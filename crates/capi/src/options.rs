@@ -352,8 +352,8 @@ pub unsafe extern "C" fn mangrove_options_set_background_compaction(
 /// closed, has a data file of at least 16 MiB, and is opened for writing. A thread then reads the
 /// data file and builds the index. Meanwhile gets of records that are there are answered from the
 /// files; every other call waits for the thread: a write, an iterator, a get of a key that is
-/// absent. What the thread finds to be damaged, these calls report, and not the opening. Closing a
-/// map leaves what such gets need, 5 bytes a record. Default: true.
+/// absent. Damage that the thread finds, and other errors that it meets, these calls report, and not
+/// the opening. Closing a map leaves what such gets need, 5 bytes a record. Default: true.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mangrove_options_set_background_recovery(
     options: *mut mangrove_options,

@@ -4,7 +4,7 @@ use crate::bytes::put_sized;
 use crate::map::mangrove_map;
 use crate::options::medium_number;
 use crate::status::mangrove_status::*;
-use crate::status::{Failure, guard, mangrove_status};
+use crate::status::{Failure, guard, guard_unit, mangrove_status};
 use mangrove::PoolInfo;
 use mangrove_cabi::{handle, path, text_array};
 use std::ffi::c_char;
@@ -121,6 +121,7 @@ pub unsafe extern "C" fn mangrove_map_stat(
     guard(|| {
         // SAFETY: the header's contract for handles and sized structs.
         let (map, size) = unsafe { (handle(map, "map")?, size_of_caller(stat, "stat")?) };
+        map.map.wait_recovered()?;
         let s = map.map.stat();
         let interval_ms = s.durability.milliseconds();
         let figures = mangrove_stat {
@@ -151,6 +152,19 @@ pub unsafe extern "C" fn mangrove_map_stat(
     })
 }
 
+/// Waits until the map is recovered (mangrove_options_set_background_recovery).
+///
+/// Errors: those of mangrove_map_open, MANGROVE_ERR_CORRUPT above all. Each later call that needs the
+/// whole map fails so, too. Threads: any.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mangrove_map_wait_recovered(map: *const mangrove_map) -> mangrove_status {
+    guard_unit(|| {
+        // SAFETY: the header's contract for handles.
+        let map = unsafe { handle(map, "map")? };
+        Ok(map.map.wait_recovered()?)
+    })
+}
+
 /// What opening this map had to do, into *recovery, whose `size` the caller has set. Threads: any.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mangrove_map_recovery(
@@ -160,6 +174,7 @@ pub unsafe extern "C" fn mangrove_map_recovery(
     guard(|| {
         // SAFETY: the header's contract for handles and sized structs.
         let (map, size) = unsafe { (handle(map, "map")?, size_of_caller(recovery, "recovery")?) };
+        map.map.wait_recovered()?;
         let r = map.map.recovery();
         let figures = mangrove_recovery {
             size: size_of::<mangrove_recovery>(),

@@ -4,7 +4,7 @@ use crate::engine::Engine;
 use crate::{Error, MapOptions, Result};
 use mangrove_hart::ClosedMap;
 use mangrove_pool::Opening;
-use mangrove_sys::{LeftInChild, without_signals};
+use mangrove_sys::{LeftInChild, set_cancelable, without_signals};
 use parking_lot::{Mutex, RwLock};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
@@ -72,7 +72,13 @@ impl BackgroundRecovery {
         if !self.thread.is_here() {
             return None;
         }
-        self.closed.read().as_ref()?.get(key)
+        let closed = self.closed.read();
+        let map = closed.as_ref()?;
+        // It reads files, at which pthread_cancel would end the thread: where C calls, by unwinding through this.
+        let was_cancelable = set_cancelable(false);
+        let value = map.get(key);
+        set_cancelable(was_cancelable);
+        value
     }
 
     /// Waits for the outcome. `None` in a child of fork, which does not have the thread.

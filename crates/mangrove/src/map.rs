@@ -246,8 +246,15 @@ impl Map {
     pub fn get_many_with<K: AsRef<[u8]>>(
         &self,
         keys: &[K],
-        read: impl FnMut(usize, Option<&[u8]>),
+        mut read: impl FnMut(usize, Option<&[u8]>),
     ) -> Result<()> {
+        if self.engine.get().is_none() {
+            let early: Option<Vec<_>> = keys.iter().map(|key| self.early(key.as_ref())).collect();
+            if let Some(values) = early {
+                (0..).zip(&values).for_each(|(number, value)| read(number, Some(value)));
+                return Ok(());
+            }
+        }
         self.engine()?.hart.get_many(keys, read).map_err(|e| self.failed(e))
     }
 
@@ -463,11 +470,20 @@ impl Map {
         self.engine.get().is_some()
     }
 
-    /// What opening this map had to do. Waits for a recovery in the background; of one that failed, the report says
-    /// nothing.
+    /// Waits for a recovery in the background ([`MapOptions::background_recovery`]).
+    ///
+    /// # Errors
+    /// Those of opening, [`Error::Corrupt`] above all: each later call that needs the whole map fails so, too.
+    pub fn wait_recovered(&self) -> Result<()> {
+        self.engine().map(|_| ())
+    }
+
+    /// What opening this map had to do. Waits for a recovery in the background; of one that failed, the report has
+    /// zeros ([`Map::wait_recovered`] has the error).
     #[must_use]
     pub fn recovery(&self) -> RecoveryReport {
-        self.engine().map(|engine| engine.recovery.clone()).unwrap_or_default()
+        let failed = || RecoveryReport { clean: self.info.clean, ..RecoveryReport::default() };
+        self.engine().map_or_else(|_| failed(), |engine| engine.recovery.clone())
     }
 
     /// What the pool states about itself.

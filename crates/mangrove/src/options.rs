@@ -114,9 +114,9 @@ impl MapOptions {
     /// Whether opening a map returns before the map is recovered, if it lies on the file medium, was closed, has a data
     /// file of at least 16 MiB, and is opened for writing. A thread then reads the data file and builds the index.
     /// Meanwhile gets of records that are there are answered from the files; every other call waits for the thread: a
-    /// write, a walk, a get of a key that is absent. What the thread finds to be damaged, these calls report, and not
-    /// the opening. Closing a map leaves what such gets need, in the pool's file `index`, of 5 bytes a record. Default:
-    /// true.
+    /// write, a walk, a get of a key that is absent. Damage that the thread finds, and other errors that it meets,
+    /// these calls report, and not the opening ([`Map::wait_recovered`](crate::Map::wait_recovered)). Closing a map
+    /// leaves what such gets need, in the pool's file `index`, of 5 bytes a record. Default: true.
     #[must_use]
     pub fn background_recovery(mut self, yes: bool) -> Self {
         self.background_recovery = Some(yes);

@@ -140,7 +140,11 @@ fn each_call_of_a_map_that_is_being_recovered_tells_what_is_there() {
                 1 => assert!(map.get_into(&there, &mut value).unwrap() && value == *stored),
                 2 => assert!(!map.get_into(&absent, &mut value).unwrap() && value.is_empty()),
                 3 => assert_eq!(map.len().unwrap(), records.len() as u64),
-                4 => assert_eq!(map.get_many(&[&absent, &there]).unwrap(), [None, Some(stored.clone())]),
+                4 => assert_eq!(
+                    map.get_many(&[&there, &there]).unwrap(),
+                    [Some(stored), Some(stored)].map(Option::<&Vec<u8>>::cloned)
+                ),
+                9 => assert_eq!(map.get_many(&[&absent, &there]).unwrap(), [None, Some(stored.clone())]),
                 5 => assert!(map.stat().records == records.len() as u64 && map.refusal().is_none()),
                 6 => assert!(map.recovery().clean && map.recovery().records == records.len() as u64),
                 7 => assert!(map.check().unwrap().problems.is_empty()),
@@ -178,7 +182,9 @@ fn a_damaged_page_is_reported_by_the_calls_that_wait() {
         assert!(is_damage(&map.snapshot().map(|_| ()).unwrap_err()));
         assert!(is_damage(&map.len().unwrap_err()));
         assert!(is_damage(&map.refusal().unwrap()));
+        assert!(is_damage(&map.wait_recovered().unwrap_err()));
         assert!(map.stat().poisoned.unwrap().contains("does not match its checksum"));
+        assert!(map.recovery().clean && map.recovery().records == 0);
     }
     assert!(is_damage(&map.close().unwrap_err()));
     let at_once = options().background_recovery(false);
@@ -254,6 +260,25 @@ fn an_index_counts_only_with_the_files_of_its_closing() {
         fs::copy(old.join(name), mixed.join(name)).unwrap();
         let shown = options().open(&mixed).and_then(|map| map.get(key(1)));
         assert!(matches!(shown, Err(Error::Corrupt { .. })), "with an old {name}: {shown:?}");
+    }
+}
+
+#[test]
+fn an_index_is_not_written_through_a_link() {
+    let dir = folder();
+    let (path, other) = (dir.path().join("p"), dir.path().join("other"));
+    closed_map(&path, 100);
+    let links: [fn(&Path, &Path) -> io::Result<()>; 2] =
+        [|file, name| std::os::unix::fs::symlink(file, name), |file, name| fs::hard_link(file, name)];
+    for link in links {
+        fs::write(&other, "precious").unwrap();
+        fs::remove_file(path.join("index")).unwrap();
+        link(&other, &path.join("index")).unwrap();
+        let map = options().open(&path).unwrap();
+        map.wait_recovered().unwrap();
+        map.close().unwrap();
+        assert_eq!(fs::read(&other).unwrap(), b"precious");
+        assert!(before_recovery(&path).is_some());
     }
 }
 

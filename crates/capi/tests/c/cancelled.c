@@ -34,9 +34,42 @@ static void cancel(pthread_t thread) {
     CHECK(ended == PTHREAD_CANCELED);
 }
 
+/* Reads what a thread recovers meanwhile, then from memory. */
+static void *get_for_ever(void *unused) {
+    for (;;) {
+        char value[5000];
+        size_t len = 0;
+        OK(mangrove_map_get_into(map, "large 7", 7, value, sizeof value, &len));
+        CHECK(len == sizeof value);
+        CHECK(mangrove_map_contains(map, "large 8", 7) == MANGROVE_OK);
+        pthread_testcancel();
+    }
+    return unused;
+}
+
+/* The same in gets of a large map that was closed: until it is recovered they read its files. */
+static void cancel_in_early_gets(const char *path) {
+    static const char value[5000];
+    for (int n = 0; n < 4000; n++) {
+        char key[32];
+        snprintf(key, sizeof key, "large %d", n);
+        OK(mangrove_map_put_nowait(map, key, strlen(key), value, sizeof value));
+    }
+    for (long round = 0; round < 30; round++) {
+        pthread_t thread;
+        OK(mangrove_map_close(map));
+        OK(mangrove_map_open(path, NULL, &map));
+        CHECK(pthread_create(&thread, NULL, get_for_ever, NULL) == 0);
+        pause_for(round * 37 % 600);
+        cancel(thread);
+    }
+    OK(mangrove_map_wait_recovered(map));
+}
+
 int main(int argc, char **argv) {
     pthread_t other, thread;
-    OK(mangrove_map_open(below(scratch_of(argc, argv), "map"), NULL, &map));
+    const char *path = below(scratch_of(argc, argv), "map");
+    OK(mangrove_map_open(path, NULL, &map));
     CHECK(pthread_create(&other, NULL, write_for_ever, (void *)-1L) == 0);
     for (long number = 0; number < CANCELLED; number++) {
         CHECK(pthread_create(&thread, NULL, write_for_ever, (void *)number) == 0);
@@ -46,6 +79,7 @@ int main(int argc, char **argv) {
     /* The other one is not held up. */
     for (long before = calls; calls == before;) pause_for(1000);
     cancel(other);
+    cancel_in_early_gets(path);
     OK(mangrove_map_check(map, NULL, NULL));
     OK(mangrove_map_close(map));
     return 0;

@@ -8,7 +8,7 @@ use crate::file::medium::FileMedium;
 use crate::format::superblock::Superblock;
 use crate::pool_files::{PoolFile, kind_of};
 use crate::storage::traits::{OpenHow, PathKind, Storage, here};
-use crate::{Result, crc32c};
+use crate::{Error, Result, crc32c};
 use std::path::Path;
 use std::sync::atomic::Ordering;
 
@@ -73,9 +73,10 @@ fn header(digest: u64, len: u64) -> [u8; HEADER_BYTES] {
 
 /// Writes the file. Nothing is synced: what a power cut leaves of it is not trusted.
 fn write(storage: &dyn Storage, directory: &Path, digest: u64, index: &[u8]) -> Result<()> {
-    let file = PoolFile::open(storage, directory.join(NAME), OpenHow::Create, "open")?;
-    // The old header first: it must not stand before other bytes.
-    file.cut_off(0, here())?;
+    let path = directory.join(NAME);
+    // Not over the one before: the name may be a link, or the file may have other names.
+    storage.remove(&path, here()).map_err(|e| Error::from_io(path.clone(), "remove", &e))?;
+    let file = PoolFile::open(storage, path, OpenHow::Create, "open")?;
     for (at, part) in (HEADER_BYTES as u64..).step_by(WRITE_BYTES).zip(index.chunks(WRITE_BYTES)) {
         file.write_at(at, part, here())?;
     }
