@@ -326,7 +326,7 @@ impl Pool {
     }
 
     /// As [`Pool::close`], and leaves `index`, by which the pool's owner finds what the region holds before it is read
-    /// ([`Opening::closed_pool`]). Whether it could be left is no part of the result.
+    /// ([`crate::Opening::closed_pool`]). Whether it could be left is no part of the result.
     ///
     /// # Errors
     /// As `close`.
