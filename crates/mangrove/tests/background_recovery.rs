@@ -263,6 +263,14 @@ fn an_index_counts_only_with_the_files_of_its_closing() {
     }
 }
 
+/// Opens the map, changes a record and closes it.
+fn change(path: &Path, options: &MapOptions) {
+    let map = options.open(path).unwrap();
+    let value = map.len().unwrap().to_be_bytes();
+    map.put([&b"changed"[..], &value[..]].concat(), value).unwrap();
+    map.close().unwrap();
+}
+
 #[test]
 fn an_index_is_not_written_through_a_link() {
     let dir = folder();
@@ -271,14 +279,26 @@ fn an_index_is_not_written_through_a_link() {
     let links: [fn(&Path, &Path) -> io::Result<()>; 2] =
         [|file, name| std::os::unix::fs::symlink(file, name), |file, name| fs::hard_link(file, name)];
     for link in links {
-        fs::write(&other, "precious").unwrap();
-        fs::remove_file(path.join("index")).unwrap();
+        fs::rename(path.join("index"), &other).unwrap();
+        let before = fs::read(&other).unwrap();
         link(&other, &path.join("index")).unwrap();
-        let map = options().open(&path).unwrap();
-        map.wait_recovered().unwrap();
-        map.close().unwrap();
-        assert_eq!(fs::read(&other).unwrap(), b"precious");
+        change(&path, &options());
+        assert!(fs::read(&other).unwrap() == before);
         assert!(before_recovery(&path).is_some());
+    }
+}
+
+#[test]
+fn a_file_of_that_name_that_is_somebody_elses_stays() {
+    let dir = folder();
+    let path = dir.path().join("p");
+    fs::create_dir(&path).unwrap();
+    fs::write(path.join("index"), "precious").unwrap();
+    for options in [options(), Map::options().medium(Medium::File)] {
+        change(&path, &options);
+        change(&path, &options);
+        assert_eq!(fs::read(path.join("index")).unwrap(), b"precious");
+        assert!(before_recovery(&path).is_none());
     }
 }
 

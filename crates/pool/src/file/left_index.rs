@@ -71,12 +71,22 @@ fn header(digest: u64, len: u64) -> [u8; HEADER_BYTES] {
     header
 }
 
+/// Whether the file at `path` may be replaced or removed: it is what a closing left, or what a power cut left of that.
+/// A file of the same name that is somebody else's stays.
+fn is_left(storage: &dyn Storage, path: &Path) -> bool {
+    let Ok(file) = PoolFile::open(storage, path.to_owned(), OpenHow::Read, "read") else { return false };
+    let mut header = [0; HEADER_BYTES];
+    let is_read = file.read_padded(0, &mut header).is_ok();
+    is_read && (header.starts_with(&MAGIC) || header == [0; HEADER_BYTES])
+}
+
 /// Writes the file. Nothing is synced: what a power cut leaves of it is not trusted.
 fn write(storage: &dyn Storage, directory: &Path, digest: u64, index: &[u8]) -> Result<()> {
     let path = directory.join(NAME);
     // Not over the one before: the name may be a link, or the file may have other names.
     storage.remove(&path, here()).map_err(|e| Error::from_io(path.clone(), "remove", &e))?;
     let file = PoolFile::open(storage, path, OpenHow::Create, "open")?;
+    file.write_at(0, &MAGIC, here())?;
     for (at, part) in (HEADER_BYTES as u64..).step_by(WRITE_BYTES).zip(index.chunks(WRITE_BYTES)) {
         file.write_at(at, part, here())?;
     }
@@ -103,13 +113,14 @@ impl FileMedium {
         let superblock = self.superblock.lock();
         let sb = superblock.current();
         let (storage, path) = (&*self.storage, self.directory.join(NAME));
-        let counts_no_more = || {
-            let is_there = matches!(kind_of(storage, &path), Ok(PathKind::File));
-            is_there && LeftIndex::of(storage, &self.directory, sb).is_none()
-        };
+        match kind_of(storage, &path) {
+            Ok(PathKind::Missing) => {}
+            Ok(PathKind::File) if is_left(storage, &path) => {}
+            _ => return,
+        }
         let left = match index {
             Some(index) => write(storage, &self.directory, sb.sums_digest, index).is_ok(),
-            None => !counts_no_more(),
+            None => LeftIndex::of(storage, &self.directory, sb).is_some(),
         };
         if !left {
             let _ = storage.remove(&path, here());
