@@ -4,7 +4,7 @@ use crate::bytes::put_sized;
 use crate::map::mangrove_map;
 use crate::options::medium_number;
 use crate::status::mangrove_status::*;
-use crate::status::{Failure, guard, guard_unit, mangrove_status};
+use crate::status::{Failure, guard, mangrove_status};
 use mangrove::PoolInfo;
 use mangrove_cabi::{handle, path, text_array};
 use std::ffi::c_char;
@@ -158,10 +158,11 @@ pub unsafe extern "C" fn mangrove_map_stat(
 /// whole map fails so, too. Threads: any.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mangrove_map_wait_recovered(map: *const mangrove_map) -> mangrove_status {
-    guard_unit(|| {
+    guard(|| {
         // SAFETY: the header's contract for handles.
         let map = unsafe { handle(map, "map")? };
-        Ok(map.map.wait_recovered()?)
+        map.map.wait_recovered()?;
+        Ok(MANGROVE_OK)
     })
 }
 
