@@ -114,7 +114,7 @@ impl FileMedium {
         let sb = superblock.current();
         let (storage, path) = (&*self.storage, self.directory.join(NAME));
         match kind_of(storage, &path) {
-            Ok(PathKind::Missing) => {}
+            Ok(PathKind::Missing) if index.is_some() => {}
             Ok(PathKind::File) if is_left(storage, &path) => {}
             _ => return,
         }
