@@ -111,11 +111,6 @@ impl Map {
                 (None, Outcome::new(OnceLock::from(Ok(engine))))
             }
         };
-        let info = match (info, engine.get()) {
-            (None, Some(Ok(engine))) => engine.pool().info().clone(),
-            (Some(info), _) => info,
-            (None, _) => unreachable!("a pool that has been read is not recovered in the background"),
-        };
         Ok(Self {
             recovering,
             engine,
@@ -509,7 +504,7 @@ impl Map {
         match self.ended() {
             (_, Some(Ok(engine))) => engine.close(),
             (false, Some(Err(error))) => Err(error),
-            // Nobody waited for it, and nothing was written.
+            // Ended before a call had waited for it; nothing was written.
             (true, Some(Err(_))) => Ok(()),
             (_, None) => Err(forked.into()),
         }

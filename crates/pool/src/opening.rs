@@ -84,12 +84,12 @@ impl Opening {
         }
     }
 
-    /// The superblock's content; none of a pool that has been read already.
+    /// The superblock's content.
     #[must_use]
-    pub fn info(&self) -> Option<PoolInfo> {
+    pub fn info(&self) -> PoolInfo {
         match &self.begun {
-            Begun::Files(open) => Some(open.sb.info(&self.directory)),
-            Begun::Whole(_) => None,
+            Begun::Files(open) => open.sb.info(&self.directory),
+            Begun::Whole(pool) => pool.info().clone(),
         }
     }
 
@@ -133,7 +133,7 @@ fn make_directory(directory: &Path, options: &PoolOptions) -> Result<bool> {
     Ok(true)
 }
 
-/// Holds the directory, and opens the files of the pool in it or creates them, which `made` then can undo. From
+/// Holds the directory, and opens the files of the pool in it or creates them, which `undo` then can undo. From
 /// here on the path is only a part of messages.
 fn begin_held(directory: &Path, options: &PoolOptions, undo: &mut Undo) -> Result<Begun> {
     let held = hold(&options.storage, directory, opening(options.config.read_only))?;

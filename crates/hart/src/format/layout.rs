@@ -279,6 +279,16 @@ impl Geometry {
         None
     }
 
+    /// What a root with these words describes, if that is possible: [`ROOT_VERSION`], [`ROOT_SEGMENT_COUNT`] and
+    /// [`ROOT_DATA_START`]. The directory is taken to follow the root page.
+    pub(crate) fn of_root(version: u64, count: u64, data_start: u64) -> Option<Self> {
+        let shift = (version >> 32) as u32;
+        let possible = (SEGMENT_SHIFT_MIN..=SEGMENT_SHIFT_MAX).contains(&shift)
+            && (1..=SEGMENT_COUNT_MAX).contains(&count)
+            && data_start == Self::data_start(count);
+        possible.then_some(Self { data_start, shift, segment_count: count as u32, directory: DIRECTORY })
+    }
+
     /// Offset of segment 0 after a directory of `count` entries.
     pub(crate) fn data_start(count: u64) -> u64 {
         (DIRECTORY + count * 8).next_multiple_of(4096)

@@ -5,10 +5,6 @@ use super::layouts::load;
 use super::leaf::{KeySource, Leaf};
 use super::tree::Index;
 use super::word::{Child, Word};
-use mangrove_sys::prefetch_lines;
-
-/// Of larger nodes only the first lines are prefetched.
-const NODE_BYTES_MAX: usize = 192;
 
 impl<K: KeySource> Index<K> {
     /// Calls `visit` with each leaf, in the order of the keys. It reads no key. The caller keeps writers out.
@@ -29,8 +25,7 @@ impl<K: KeySource> Index<K> {
                 let node = self.node(word);
                 node.walk_up(0, |_, child| {
                     if let Child::Node = child.child() {
-                        let bytes = child.kind().bytes().min(NODE_BYTES_MAX);
-                        prefetch_lines(std::ptr::without_provenance(child.address()), bytes);
+                        child.prefetch_node();
                     }
                     true
                 });

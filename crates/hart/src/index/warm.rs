@@ -5,13 +5,10 @@ use super::layouts::load;
 use super::leaf::{KeySource, Leaf};
 use super::tree::Index;
 use super::word::{Child, Word};
-use mangrove_sys::{prefetch_lines, prefetch_read};
+use mangrove_sys::prefetch_read;
 
 /// Keys whose walks advance together: about as many cache misses as a processor handles at once.
 pub(crate) const WALKS: usize = 16;
-/// Of larger nodes only the first lines are prefetched; they are few and near the root.
-const NODE_BYTES_MAX: usize = 192;
-
 impl<K: KeySource> Index<K> {
     /// Prefetches the nodes on the way to each key, and its leaf. This validates nothing that it reads; a late reader
     /// of a node still finds a node in its place (see `arena.rs`).
@@ -43,8 +40,7 @@ impl<K: KeySource> Index<K> {
                 Word::EMPTY
             }
             Child::Node => {
-                let bytes = word.kind().bytes().min(NODE_BYTES_MAX);
-                prefetch_lines(std::ptr::without_provenance(word.address()), bytes);
+                word.prefetch_node();
                 word
             }
         };

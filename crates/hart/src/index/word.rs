@@ -6,6 +6,10 @@
 //! together with that of the version.
 
 use super::leaf::Leaf;
+use mangrove_sys::prefetch_lines;
+
+/// Of larger nodes only the first lines are prefetched; they are few and near the root.
+const PREFETCHED_BYTES_MAX: usize = 192;
 
 const LEAF: u64 = 1;
 const KIND_SHIFT: u32 = 1;
@@ -133,5 +137,12 @@ impl Word {
     #[inline]
     pub(super) fn address(self) -> usize {
         (self.0 & ADDRESS_MASK) as usize
+    }
+
+    /// Prefetches the node, of a large one its first lines.
+    #[inline]
+    pub(super) fn prefetch_node(self) {
+        let bytes = self.kind().bytes().min(PREFETCHED_BYTES_MAX);
+        prefetch_lines(std::ptr::without_provenance(self.address()), bytes);
     }
 }

@@ -9,10 +9,9 @@
 use crate::KEY_BYTES_MAX;
 use crate::VALUE_BYTES_MAX;
 use crate::format::layout::{
-    CHUNK_BITMAP, DIRECTORY, FORMAT_VERSION, Geometry, LEAF_KEY, LEAF_META, LEAF_WORD, MAGIC, ROOT_BATCH,
-    ROOT_BYTES, ROOT_CRC, ROOT_DATA_START, ROOT_DIRECTORY, ROOT_HIGH_WATER, ROOT_MAGIC, ROOT_SEGMENT_COUNT,
-    ROOT_VERSION, SEGMENT_COUNT_MAX, SEGMENT_SHIFT_MAX, SEGMENT_SHIFT_MIN, SegmentKind, Tag,
-    VALUE_HEADER_BYTES, decode_kind, unseal,
+    CHUNK_BITMAP, FORMAT_VERSION, Geometry, LEAF_KEY, LEAF_META, LEAF_WORD, MAGIC, ROOT_BATCH, ROOT_BYTES,
+    ROOT_CRC, ROOT_DATA_START, ROOT_DIRECTORY, ROOT_HIGH_WATER, ROOT_MAGIC, ROOT_SEGMENT_COUNT, ROOT_VERSION,
+    SegmentKind, Tag, VALUE_HEADER_BYTES, decode_kind, unseal,
 };
 use crate::format::leaf::{INLINE_BYTES_MAX, Meta, SLOT_VALUE_BYTES_MAX, slot_value_len, value_at};
 use crate::format::size_class::Classes;
@@ -21,8 +20,7 @@ use crate::recovery::leaf_order::{ENTRY_BYTES, LEAF_UNIT_BYTES};
 use mangrove_pool::{ClosedPool, crc32c};
 use std::cmp::Ordering;
 
-/// Bytes of a page of the pool.
-const PAGE_BYTES: usize = 4096;
+const PAGE_BYTES: usize = ClosedPool::PAGE_BYTES;
 
 /// A map that was closed and left the order of its leaves.
 pub struct ClosedMap {
@@ -103,25 +101,20 @@ impl ClosedMap {
         let mut root = [0; ROOT_BYTES as usize];
         pages.read(0, &mut root)?;
         let mut word = |at: u64| pages.word(at);
-        let (version, shift) = (word(ROOT_VERSION)? as u32, (word(ROOT_VERSION)? >> 32) as u32);
-        let count = word(ROOT_SEGMENT_COUNT)?;
+        let (version, count) = (word(ROOT_VERSION)?, word(ROOT_SEGMENT_COUNT)?);
         let is_sound = word(ROOT_MAGIC)? == MAGIC
-            && version == FORMAT_VERSION
+            && version as u32 == FORMAT_VERSION
             && word(ROOT_CRC)? == u64::from(crc32c(0, &root[..ROOT_CRC as usize]))
-            && (SEGMENT_SHIFT_MIN..=SEGMENT_SHIFT_MAX).contains(&shift)
-            && (1..=SEGMENT_COUNT_MAX).contains(&count)
-            && word(ROOT_DATA_START)? == Geometry::data_start(count)
             && unseal(Tag::Batch, word(ROOT_BATCH)?) == Some(0);
         if !is_sound {
             return None;
         }
-        let data_start = Geometry::data_start(count);
-        let directory = match unseal(Tag::Place, word(ROOT_DIRECTORY)?)? {
-            0 => DIRECTORY,
-            place => data_start + (place - 1).checked_shl(shift)?,
-        };
+        let mut geometry = Geometry::of_root(version, count, word(ROOT_DATA_START)?)?;
         let high_water = unseal(Tag::HighWater, word(ROOT_HIGH_WATER)?)? as u32;
-        let geometry = Geometry { data_start, shift, segment_count: high_water, directory };
+        if let Some(first) = unseal(Tag::Place, word(ROOT_DIRECTORY)?)?.checked_sub(1) {
+            geometry.directory =
+                geometry.start(u32::try_from(first).ok().filter(|first| *first < high_water)?);
+        }
         let classes = Classes::new(&geometry);
         let count = pool.index().len() / ENTRY_BYTES as u64;
         Some(Self { pool, geometry, classes, high_water, count })

@@ -4,11 +4,11 @@
 //! is returned as [`Damage`].
 
 use crate::format::layout::{
-    BITMAP_MASK, CHUNK_BITMAP, CHUNK_IDENTITY, CHUNK_MARK, CHUNK_REMOVALS, CHUNK_REMOVALS_SEAL, DIRECTORY,
+    BITMAP_MASK, CHUNK_BITMAP, CHUNK_IDENTITY, CHUNK_MARK, CHUNK_REMOVALS, CHUNK_REMOVALS_SEAL,
     FORMAT_VERSION, Geometry, LEAF_KEY, MAGIC, ROOT_BATCH, ROOT_BYTES, ROOT_CRC, ROOT_DATA_START,
     ROOT_DIRECTORY, ROOT_HIGH_WATER, ROOT_MAGIC, ROOT_SEGMENT_COUNT, ROOT_VERSION, SEGMENT_COUNT_MAX,
-    SEGMENT_SHIFT_MAX, SEGMENT_SHIFT_MIN, SegmentKind, Tag, VALUE_HEADER_BYTES, VERSION_OF_MOVES,
-    VERSION_OF_ZEROS, chunk_identity, chunk_word, decode_kind, removals_number, unseal,
+    SegmentKind, Tag, VALUE_HEADER_BYTES, VERSION_OF_MOVES, VERSION_OF_ZEROS, chunk_identity, chunk_word,
+    decode_kind, removals_number, unseal,
 };
 use crate::format::leaf::{Meta, Value};
 use crate::format::size_class::{Class, Classes, Cut};
@@ -70,17 +70,11 @@ pub(crate) fn root(region: &Region) -> Result<RootWords> {
     if version < VERSION_OF_ZEROS || !(crc_fits(version) || upgraded) {
         return Err(damage(ROOT_CRC, "the root line does not have its checksum").into());
     }
-    let shift = (word(ROOT_VERSION) >> 32) as u32;
     let count = word(ROOT_SEGMENT_COUNT);
-    let possible = (SEGMENT_SHIFT_MIN..=SEGMENT_SHIFT_MAX).contains(&shift)
-        && (1..=SEGMENT_COUNT_MAX).contains(&count)
-        && word(ROOT_DATA_START) == Geometry::data_start(count)
-        && Geometry::data_start(count) <= region.len();
-    if !possible {
+    let described = Geometry::of_root(word(ROOT_VERSION), count, word(ROOT_DATA_START));
+    let Some(mut geometry) = described.filter(|geometry| geometry.data_start <= region.len()) else {
         return Err(damage(ROOT_SEGMENT_COUNT, "the root describes more than the region holds").into());
-    }
-    let data_start = Geometry::data_start(count);
-    let mut geometry = Geometry { data_start, shift, segment_count: count as u32, directory: DIRECTORY };
+    };
     let (entries, directory_end) = match moved_directory(region, version, &geometry)? {
         Some((directory, entries, end)) => {
             geometry.directory = directory;

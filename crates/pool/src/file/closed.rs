@@ -22,6 +22,9 @@ pub struct ClosedPool {
 }
 
 impl ClosedPool {
+    /// Bytes of a page.
+    pub const PAGE_BYTES: usize = PAGE_BYTES;
+
     /// The pool in `directory`, which is open for writing with `files`, if all of the region is in its data file, that
     /// has `bytes_min` bytes, and its owner left an index.
     ///
@@ -70,7 +73,7 @@ impl ClosedPool {
         &self.index
     }
 
-    /// Reads the page number `page` into `bytes`, which has 4 KiB. False where it cannot be read or does not have its
+    /// Reads the page number `page` into `bytes`, which is as long. False where it cannot be read or does not have its
     /// checksum: opening the pool reports that.
     #[must_use]
     pub fn read_page(&self, page: u64, bytes: &mut [u8]) -> bool {

@@ -72,7 +72,7 @@ fn header(digest: u64, len: u64) -> [u8; HEADER_BYTES] {
 }
 
 /// Whether the file at `path` may be replaced or removed: it is what a closing left, or what a power cut left of that.
-/// A file of the same name that is somebody else's stays.
+/// A foreign file of the same name stays.
 fn is_left(storage: &dyn Storage, path: &Path) -> bool {
     let Ok(file) = PoolFile::open(storage, path.to_owned(), OpenHow::Read, "read") else { return false };
     let mut header = [0; HEADER_BYTES];
