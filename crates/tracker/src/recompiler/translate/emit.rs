@@ -146,23 +146,23 @@ impl Code {
         }
     }
 
-    /// mov [low], reg
+    /// `mov [low], reg`
     pub(crate) fn store_low(&mut self, addr: u32, reg: u8) {
         self.op_mem(true, &[0x89], reg, &Mem::low(addr), 0);
     }
 
-    /// mov reg, [low]
+    /// `mov reg, [low]`
     pub(crate) fn load_low(&mut self, reg: u8, addr: u32) {
         self.op_mem(true, &[0x8b], reg, &Mem::low(addr), 0);
     }
 
-    /// mov dword [low], imm
+    /// `mov dword [low], imm`
     pub(crate) fn store_low_imm(&mut self, addr: u32, value: u32) {
         self.op_mem(false, &[0xc7], 0, &Mem::low(addr), 4);
         self.u32(value);
     }
 
-    /// jmp [low]
+    /// `jmp [low]`
     pub(crate) fn jump_low(&mut self, addr: u32) {
         self.op_mem(false, &[0xff], 4, &Mem::low(addr), 0);
     }

@@ -435,7 +435,7 @@ fn at_reg(reg: u8, disp: usize) -> Mem {
     Mem { base: Base::Reg(reg), disp: disp as i64, ..Mem::low(0) }
 }
 
-/// Sets the flags of `bytes` bytes from [reg] on.
+/// Sets the flags of `bytes` bytes from `[reg]` on.
 fn set_flags(code: &mut Code, reg: u8, bytes: u32) {
     let mut at = 0;
     while at < bytes {
