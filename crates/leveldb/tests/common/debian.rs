@@ -65,20 +65,16 @@ fn fetched(name: &str, fetch: impl FnOnce(&Path) -> bool) -> Option<PathBuf> {
 /// The files of Debian's binary packages, unpacked into one folder.
 pub(crate) fn packages(name: &str, packages: &[&str]) -> Option<PathBuf> {
     fetched(name, |place| {
-        lists(&folder())
-            && packages.iter().all(|package| {
-                // `apt-get download` writes into the present folder.
-                let got = apt(&["download", package], &folder());
-                let archives = std::fs::read_dir(folder()).expect("the folder").filter_map(|entry| {
-                    let path = entry.ok()?.path();
-                    path.extension().is_some_and(|e| e == "deb").then_some(path)
-                });
-                for archive in archives {
-                    run(Command::new("dpkg-deb").arg("-x").arg(&archive).arg(place));
-                    std::fs::remove_file(archive).expect("remove");
-                }
-                got
-            })
+        // In one call, because each reads all the lists. `apt-get download` writes into the present folder.
+        let got = lists(&folder()) && apt(&[&["download"], packages].concat(), &folder());
+        for entry in std::fs::read_dir(folder()).expect("the folder") {
+            let archive = entry.expect("an entry").path();
+            if archive.extension().is_some_and(|e| e == "deb") {
+                run(Command::new("dpkg-deb").arg("-x").arg(&archive).arg(place));
+                std::fs::remove_file(archive).expect("remove");
+            }
+        }
+        got
     })
 }
 
