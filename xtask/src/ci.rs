@@ -188,10 +188,10 @@ fn docs() -> Command {
     command
 }
 
-/// Fetches and builds the Redis-compatible server unless it is there.
+/// Fetches and builds the Redis-compatible server, of the present library and glue.
 fn redis_build() -> Command {
     let mut command = Command::new("crates/redis/scripts/ready");
-    command.arg("data/valkey").current_dir(tree::root());
+    command.args(["data/valkey", "--newest"]).current_dir(tree::root());
     command
 }
 

@@ -55,8 +55,12 @@ fn a_bulk_load_that_is_killed_leaves_no_half_pool() {
         let mut child = spawn(&mut yard.command(&LOAD));
         std::thread::sleep(std::time::Duration::from_millis(milliseconds));
         child.kill().expect("SIGKILL");
-        let ended = child.wait().expect("its end");
-        assert!(ended.success() || !yard.path("new").exists(), "half a pool is there");
+        child.wait().expect("its end");
+        // It may have come after the last step, on a machine as fast as that.
+        if yard.path("new").exists() {
+            yard.ok(&["map", "check", "new"]);
+            assert_eq!(yard.ok(&["map", "count", "new"]).trim(), "199900", "half a pool is there");
+        }
         let _ = std::fs::remove_dir_all(yard.path("new"));
     }
     // Ctrl-C ends it in order; then nothing is left, or it was done before.

@@ -238,8 +238,13 @@ fn an_import_that_is_killed_leaves_no_half_database() {
         let mut child = spawn(&mut yard.command(&import));
         std::thread::sleep(std::time::Duration::from_millis(milliseconds));
         child.kill().expect("SIGKILL");
-        let ended = child.wait().expect("its end");
-        assert!(ended.success() || !yard.path("new").exists(), "half a database is there");
+        child.wait().expect("its end");
+        // It may have come after the last step, on a machine as fast as that.
+        if yard.path("new").exists() {
+            yard.ok(&["leveldb", "export", "new", "back"]);
+            assert_eq!(sources.dump("back"), sources.dump("source"), "half a database is there");
+            std::fs::remove_dir_all(yard.path("back")).expect("remove");
+        }
         assert!(sources.bytes("source") == whole, "the source was changed");
         let _ = std::fs::remove_dir_all(yard.path("new"));
     }
@@ -258,8 +263,10 @@ fn an_import_that_is_killed_leaves_no_half_database() {
         let mut child = spawn(&mut yard.command(&export));
         std::thread::sleep(std::time::Duration::from_millis(milliseconds));
         child.kill().expect("SIGKILL");
-        let ended = child.wait().expect("its end");
-        assert!(ended.success() || !yard.path("back").exists(), "half a database is there");
+        child.wait().expect("its end");
+        if yard.path("back").exists() {
+            assert_eq!(sources.dump("back"), sources.dump("source"), "half a database is there");
+        }
         let _ = std::fs::remove_dir_all(yard.path("back"));
     }
     yard.ok(&export);

@@ -148,7 +148,7 @@ fn a_writer_that_lags_is_waited_for() {
     };
     // The writer looks at a piece at its second turn.
     let mut count = 0;
-    while has_entered.recv_timeout(Duration::from_secs(1)).is_err() {
+    while has_entered.recv_timeout(Duration::from_secs(if count < 2 { 1 } else { 30 })).is_err() {
         piece(count);
         count += 1;
         assert!(count < 10, "the writer writes nothing");

@@ -68,9 +68,14 @@ fn what_is_left_becomes_durable_and_an_idle_pool_sleeps() {
             same
         });
         assert_eq!(before.len(), 1);
-        // Ten limits: a thread that looks at the log again and again has been caught.
-        std::thread::sleep(10 * limit);
-        assert_eq!(sleeps(), before, "{durability}: an idle pool wakes no thread");
+        // Ten limits: a thread that looks at the log again and again has been caught. More than once, since a busy
+        // machine may have delayed the last look.
+        let is_idle = (0..5).any(|_| {
+            let earlier = std::mem::replace(&mut before, sleeps());
+            std::thread::sleep(10 * limit);
+            before == earlier && sleeps() == before
+        });
+        assert!(is_idle, "{durability}: an idle pool wakes no thread");
         if durability == Durability::Sync {
             for byte in 4..=9 {
                 write(&pool, byte);

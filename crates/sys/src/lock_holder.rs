@@ -8,6 +8,11 @@ use std::path::Path;
 #[must_use]
 pub fn lock_holder(path: &Path) -> Option<u32> {
     let wanted = std::fs::metadata(path).ok()?;
+    // The kernel hands the list out in parts; a lock that is given up meanwhile, whoever's it was, may hide another.
+    holder_of(&wanted).or_else(|| holder_of(&wanted))
+}
+
+fn holder_of(wanted: &std::fs::Metadata) -> Option<u32> {
     let locks = std::fs::read_to_string("/proc/locks").ok()?;
     let has_open = |pid: &u32| {
         let open = std::fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();

@@ -243,13 +243,20 @@ fn signals_interrupt_transactions_and_change_nothing() {
                 // SAFETY: the calling thread's own number.
                 send.send(unsafe { libc::pthread_self() }).unwrap();
                 let mut done = 0;
-                while SIGNALS.load(Ordering::Relaxed) < before + 100 {
+                while SIGNALS.load(Ordering::Relaxed) < before + 100 || done < 1000 {
                     done = count_on(heap).unwrap();
                 }
                 done
             });
             let thread = receive.recv().unwrap();
+            let mut sent = before;
             while !worker.is_finished() {
+                // One after the other: many at a time come as one.
+                if SIGNALS.load(Ordering::Relaxed) < sent {
+                    std::thread::yield_now();
+                    continue;
+                }
+                sent += 1;
                 // SAFETY: nobody has joined the thread yet, so its number is valid.
                 unsafe { libc::pthread_kill(thread, libc::SIGUSR1) };
                 std::thread::yield_now();

@@ -73,15 +73,17 @@ impl Campaign {
     /// Runs the rounds, or those of each plant.
     pub(crate) fn run(&self) -> Result<()> {
         if !self.planted {
-            return self.rounds(None);
+            return self.rounds(None, self.rounds);
         }
         let plants = match &self.plant {
             Some(name) => vec![name.as_str()],
             None => PLANTS.to_vec(),
         };
+        // What fails with every hook, as a server that is not built does, catches nothing.
+        self.rounds(None, 1).context("with no hook left out")?;
         let mut missed = Vec::new();
         for plant in plants {
-            match self.rounds(Some(plant)) {
+            match self.rounds(Some(plant), self.rounds) {
                 Ok(()) => missed.push(plant),
                 Err(error) => println!("planted, {plant}: caught: {}", first_line(&error)),
             }
@@ -92,13 +94,13 @@ impl Campaign {
         Ok(())
     }
 
-    fn rounds(&self, plant: Option<&str>) -> Result<()> {
+    fn rounds(&self, plant: Option<&str>, count: u16) -> Result<()> {
         let begun = Instant::now();
         let mut rounds = Rounds::new(self, plant)?;
-        for round in 0..self.rounds {
+        for round in 0..count {
             rounds.round(round).with_context(|| format!("round {round}"))?;
             if round % 20 == 19 {
-                println!("{} of {} rounds, {:.0} s", round + 1, self.rounds, begun.elapsed().as_secs_f64());
+                println!("{} of {count} rounds, {:.0} s", round + 1, begun.elapsed().as_secs_f64());
             }
             if !rounds.crowd.findings.is_empty() {
                 return rounds.fail(round);
@@ -111,7 +113,7 @@ impl Campaign {
              {} keys evicted; 0 lost, 0 torn",
             plant.map_or_else(|| format!("{:?}", self.kind), |plant| format!("without {plant}")),
             self.medium,
-            self.rounds,
+            count,
             self.threads,
             self.seed,
             crowd.acknowledged,
