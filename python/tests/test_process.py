@@ -14,8 +14,22 @@ import mangrove
 from test_map import Case
 
 
+# What every program that a test runs has: strace, attached to each of its threads, that changes these system calls.
+TRACE = """
+def trace(calls, change):
+    import glob, os, pathlib, subprocess, time
+    tracer = subprocess.Popen(
+        ["strace", "-f", "-qq", "-o", "/dev/null", "-e", f"trace={calls}",
+         "-e", f"inject={calls}:{change}", "-p", str(os.getpid())])
+    while any("TracerPid:\\t0\\n" in pathlib.Path(status).read_text()
+              for status in glob.glob("/proc/self/task/*/status")):
+        time.sleep(0.05)
+    return tracer
+"""
+
+
 def python(text, *arguments, **options):
-    command = [sys.executable, "-X", "faulthandler", "-c", textwrap.dedent(text), *arguments]
+    command = [sys.executable, "-X", "faulthandler", "-c", TRACE + textwrap.dedent(text), *arguments]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
 
 
@@ -176,7 +190,7 @@ class Broken(Case):
             self.skipTest("strace cannot trace here")
         child = python(
             """
-            import glob, mangrove, os, pathlib, subprocess, sys, time
+            import mangrove, sys
 
             def told(name, use):
                 try:
@@ -186,12 +200,7 @@ class Broken(Case):
 
             m = mangrove.Map(sys.argv[1])
             m[b"before"] = b"1"
-            tracer = subprocess.Popen(
-                ["strace", "-f", "-qq", "-o", "/dev/null", "-e", "trace=pwrite64,pwritev,pwritev2,fdatasync,fsync",
-                 "-e", "inject=pwrite64,pwritev,pwritev2,fdatasync,fsync:error=EIO", "-p", str(os.getpid())])
-            while any("TracerPid:\\t0\\n" in pathlib.Path(status).read_text()
-                      for status in glob.glob("/proc/self/task/*/status")):
-                time.sleep(0.05)
+            tracer = trace("pwrite64,pwritev,pwritev2,fdatasync,fsync", "error=EIO")
             told("first", lambda: m.__setitem__(b"during", b"2"))
             told("second", lambda: m.__setitem__(b"after", b"3"))
             told("batch", lambda: m.update({b"after": b"3"}))
@@ -258,15 +267,9 @@ class Interrupted(Case):
             self.skipTest("strace cannot trace here")
         self.interrupt_soon(
             """
-            import glob, pathlib, subprocess
             m = mangrove.Map(pool)
             m[b"before"] = b"1"
-            tracer = subprocess.Popen(
-                ["strace", "-f", "-qq", "-o", "/dev/null", "-e", "trace=pwrite64",
-                 "-e", "inject=pwrite64:delay_enter=3000000", "-p", str(os.getpid())])
-            while any("TracerPid:\\t0\\n" in pathlib.Path(status).read_text()
-                      for status in glob.glob("/proc/self/task/*/status")):
-                time.sleep(0.05)
+            trace("pwrite64", "delay_enter=3000000")
             print("ready", flush=True)
             m[b"during"] = b"2"
             """

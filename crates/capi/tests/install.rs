@@ -14,7 +14,8 @@ use tempfile::TempDir;
 /// The build line in the README and in the example.
 const BUILD: &str = "cc main.c $(pkg-config --cflags --libs mangrove) -o wordcount";
 
-/// Runs scripts/install.sh with the library of this test run, and none of the others that lie beside it.
+/// Runs scripts/install.sh on a directory that holds this crate's library alone: the script installs every library that
+/// it finds, and compiles C++ classes for one of the others.
 fn install(prefix: &Path, stage: Option<&Path>) {
     let alone = tempfile::tempdir().expect("a scratch directory");
     for file in ["libmangrove_c.so", "libmangrove_c.a"] {

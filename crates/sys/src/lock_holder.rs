@@ -8,7 +8,8 @@ use std::path::Path;
 #[must_use]
 pub fn lock_holder(path: &Path) -> Option<u32> {
     let wanted = std::fs::metadata(path).ok()?;
-    // The kernel hands the list out in parts; a lock that is given up meanwhile, whoever's it was, may hide another.
+    // The kernel returns /proc/locks in several reads. When any process releases a lock between two of them, the next
+    // read may leave out another lock.
     holder_of(&wanted).or_else(|| holder_of(&wanted))
 }
 

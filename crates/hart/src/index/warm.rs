@@ -9,6 +9,7 @@ use mangrove_sys::prefetch_read;
 
 /// Keys whose walks advance together: about as many cache misses as a processor handles at once.
 pub(crate) const WALKS: usize = 16;
+
 impl<K: KeySource> Index<K> {
     /// Prefetches the nodes on the way to each key, and its leaf. This validates nothing that it reads; a late reader
     /// of a node still finds a node in its place (see `arena.rs`).
