@@ -1,11 +1,13 @@
 /*
- * Durable `:memory:` beside SQLite's own durability on the same disk: WAL with synchronous=FULL. One subject a
- * run, so that nothing of one is in the other's process. Prints "NAME VALUE": operations per second.
+ * Durable `:memory:` beside SQLite's own durability on the same disk. One subject a run, so that nothing of one is
+ * in the other's process. Prints "NAME VALUE": rows per second.
  *
- *     bench durable|wal|wal-shared|memory DIR SECONDS CLIENTS insert|read
+ *     bench durable|interval|wal|wal-normal|wal-shared|memory DIR SECONDS CLIENTS insert|read [ROWS]
  *
- * wal: a connection for each client. wal-shared: one connection behind a lock. memory: `:memory:` behind a lock,
- * nothing durable; as durable does, a client runs prepared statements and collects rows as text.
+ * durable, wal and wal-shared lose nothing that was acknowledged (synchronous=FULL); interval and wal-normal may
+ * lose the last transactions in a power cut. wal, wal-normal: a connection for each client. wal-shared: one
+ * connection behind a lock. memory: `:memory:` behind a lock, nothing durable; as durable does, a client runs
+ * prepared statements and collects rows as text. ROWS are inserted in one transaction (default: 1).
  */
 #include "durable_sqlite.h"
 #include "programs.h"
@@ -19,8 +21,11 @@
 #include <string.h>
 #include <time.h>
 
-#define ROWS 100000
+#define TABLE_ROWS 100000
 #define CLIENTS_MAX 64
+#define ROWS_MAX 1000
+#define NAME_BYTES 32
+#define INTERVAL_MS 10
 #define SCHEMA "CREATE TABLE t (id INTEGER PRIMARY KEY, name TEXT, value BLOB)"
 #define INSERT "INSERT INTO t (name, value) VALUES (?, ?)"
 #define READ "SELECT name, value FROM t WHERE id = ?"
@@ -28,10 +33,12 @@
     "INSERT INTO t SELECT value, 'name ' || value, zeroblob(100) FROM " \
     "(WITH RECURSIVE n(value) AS (SELECT 1 UNION ALL SELECT value + 1 FROM n LIMIT 100000) SELECT value FROM n)"
 
-enum subject { DURABLE, WAL, WAL_SHARED, MEMORY };
+/* Mangrove's first, then those with a connection each. */
+enum subject { DURABLE, INTERVAL, WAL, WAL_NORMAL, WAL_SHARED, MEMORY };
 
 static enum subject subject;
 static bool reads;
+static size_t rows = 1;
 static char path[4096];
 static mangrove_app *app;
 static sqlite3 *shared;
@@ -39,10 +46,10 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static atomic_bool stopped;
 static atomic_ulong total;
 
-static void must(bool well, const char *sentence)
+static void must(bool well, const char *message)
 {
     if (!well) {
-        fprintf(stderr, "%s\n", sentence ? sentence : "SQLite said no");
+        fprintf(stderr, "%s\n", message ? message : "SQLite said no");
         exit(3);
     }
 }
@@ -52,10 +59,10 @@ static sqlite3 *connect_stock(void)
     sqlite3 *connection;
     must(sqlite3_open(subject == MEMORY ? ":memory:" : path, &connection) == SQLITE_OK, "cannot open");
     sqlite3_busy_timeout(connection, 60000);
+    const char *pragmas = subject == WAL_NORMAL ? "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL"
+                                                : "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL";
     if (subject != MEMORY)
-        must(sqlite3_exec(connection, "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL", NULL, NULL, NULL) ==
-                 SQLITE_OK,
-             sqlite3_errmsg(connection));
+        must(sqlite3_exec(connection, pragmas, NULL, NULL, NULL) == SQLITE_OK, sqlite3_errmsg(connection));
     return connection;
 }
 
@@ -66,12 +73,23 @@ typedef struct {
     char rows[4096];
 } bench_client;
 
-/* What database_run does around a statement, without Mangrove. */
-static void run_stock(bench_client *c, const database_value *values, size_t count)
+static bool is_ours(void)
 {
-    bool locked = subject != WAL;
-    if (locked)
-        pthread_mutex_lock(&lock);
+    return subject <= INTERVAL;
+}
+
+static bool has_own_connection(void)
+{
+    return subject == WAL || subject == WAL_NORMAL;
+}
+
+static void execute(sqlite3 *connection, const char *sql)
+{
+    must(sqlite3_exec(connection, sql, NULL, NULL, NULL) == SQLITE_OK, sqlite3_errmsg(connection));
+}
+
+static void step_stock(bench_client *c, const database_value *values, size_t count)
+{
     for (size_t i = 0; i < count; i++) {
         int at = (int)i + 1;
         if (values[i].kind == DATABASE_INTEGER)
@@ -98,6 +116,20 @@ static void run_stock(bench_client *c, const database_value *values, size_t coun
     must(code == SQLITE_DONE, sqlite3_errmsg(c->connection));
     sqlite3_reset(c->statement);
     sqlite3_clear_bindings(c->statement);
+}
+
+/* What database_run_many does around a statement, without Mangrove. */
+static void run_stock(bench_client *c, const database_value *values, size_t count, size_t times)
+{
+    bool locked = !has_own_connection();
+    if (locked)
+        pthread_mutex_lock(&lock);
+    if (times > 1)
+        execute(c->connection, "BEGIN IMMEDIATE");
+    for (size_t i = 0; i < times; i++)
+        step_stock(c, values + i * count, count);
+    if (times > 1)
+        execute(c->connection, "COMMIT");
     if (locked)
         pthread_mutex_unlock(&lock);
 }
@@ -107,33 +139,41 @@ static void *work(void *context)
     static _Thread_local bench_client c;
     uint64_t dice = (uintptr_t)context * 0x9e3779b97f4a7c15u + 1;
     unsigned long done = 0;
-    char name[32], blob[100];
+    char blob[100];
+    char (*names)[NAME_BYTES] = malloc(rows * sizeof *names);
+    database_value *values = malloc(rows * 2 * sizeof *values);
+    must(names && values, "no memory");
     memset(blob, 'v', sizeof blob);
-    if (subject == DURABLE) {
+    if (is_ours()) {
         c.durable = database_connect(app);
         must(c.durable != NULL, "no client");
     } else {
-        c.connection = subject == WAL ? connect_stock() : shared;
+        c.connection = has_own_connection() ? connect_stock() : shared;
         pthread_mutex_lock(&lock);
         must(sqlite3_prepare_v2(c.connection, reads ? READ : INSERT, -1, &c.statement, NULL) == SQLITE_OK,
              sqlite3_errmsg(c.connection));
         pthread_mutex_unlock(&lock);
     }
     while (!stopped) {
+        for (size_t i = 0; i < rows && !reads; i++) {
+            int len = snprintf(names[i], NAME_BYTES, "name %lu", done + i);
+            values[2 * i] = (database_value){.kind = DATABASE_TEXT, .bytes = names[i], .len = (size_t)len};
+            values[2 * i + 1] = (database_value){.kind = DATABASE_BLOB, .bytes = blob, .len = sizeof blob};
+        }
         dice ^= dice << 13, dice ^= dice >> 7, dice ^= dice << 17;
-        database_value row[] = {
-            {.kind = DATABASE_TEXT, .bytes = name, .len = (size_t)snprintf(name, sizeof name, "name %lu", done)},
-            {.kind = DATABASE_BLOB, .bytes = blob, .len = sizeof blob},
-        };
-        database_value key = {.kind = DATABASE_INTEGER, .integer = (int64_t)(dice % ROWS) + 1};
-        if (subject != DURABLE)
-            run_stock(&c, reads ? &key : row, reads ? 1 : 2);
+        if (reads)
+            values[0] = (database_value){.kind = DATABASE_INTEGER, .integer = (int64_t)(dice % TABLE_ROWS) + 1};
+        const char *sql = reads ? READ : INSERT;
+        size_t count = reads ? 1 : 2;
+        if (!is_ours())
+            run_stock(&c, values, count, rows);
         else
-            must(database_run(c.durable, reads ? READ : INSERT, reads ? &key : row, reads ? 1 : 2) == 0,
-                 c.durable->error);
-        done++;
+            must(database_run_many(c.durable, sql, values, count, rows) == 0, c.durable->error);
+        done += rows;
     }
     total += done;
+    free(values);
+    free(names);
     return NULL;
 }
 
@@ -146,17 +186,25 @@ static double now(void)
 
 int bench(int argc, char **argv)
 {
-    static const char *const names[] = {"durable", "wal", "wal-shared", "memory"};
-    must(argc == 5, "usage: bench durable|wal|wal-shared|memory DIR SECONDS CLIENTS insert|read");
+    static const char *const names[] = {"durable", "interval", "wal", "wal-normal", "wal-shared", "memory"};
+    must(argc == 5 || argc == 6,
+         "usage: bench durable|interval|wal|wal-normal|wal-shared|memory DIR SECONDS CLIENTS insert|read [ROWS]");
     while (subject < MEMORY && strcmp(argv[0], names[subject]) != 0)
         subject++;
     double seconds = atof(argv[2]);
     unsigned long clients = strtoul(argv[3], NULL, 10);
     must(clients >= 1 && clients <= CLIENTS_MAX, "CLIENTS is 1 to 64");
     reads = strcmp(argv[4], "read") == 0;
-    snprintf(path, sizeof path, "%s%s", argv[1], subject == DURABLE ? "" : ".db");
-    if (subject == DURABLE) {
-        app = database_open(path, NULL);
+    rows = argc == 6 ? strtoul(argv[5], NULL, 10) : 1;
+    must(rows >= 1 && rows <= (reads ? 1 : ROWS_MAX), "ROWS is 1 to 1000, and 1 for reads");
+    snprintf(path, sizeof path, "%s%s", argv[1], is_ours() ? "" : ".db");
+    if (is_ours()) {
+        mangrove_app_options *options = mangrove_app_options_new();
+        if (subject == INTERVAL)
+            must(mangrove_app_options_set_durability_interval(options, INTERVAL_MS) == MANGROVE_APP_OK,
+                 mangrove_app_last_error());
+        app = database_open(path, options);
+        mangrove_app_options_free(options);
         must(app != NULL, database_why());
         database_client *client = database_connect(app);
         must(database_run(client, SCHEMA, NULL, 0) == 0 && database_run(client, FILL, NULL, 0) == 0, client->error);

@@ -54,6 +54,7 @@ typedef struct {
     const char *sql;
     const database_value *values;
     size_t count;
+    size_t times; /* one statement runs as often, each time with `count` values */
     uint64_t hash;
     int code;
     bool tracked; /* this run is */
@@ -199,11 +200,11 @@ static bool append_row(request *r, sqlite3_stmt *statement)
     return true;
 }
 
-static int bind(const request *r, sqlite3_stmt *statement)
+static int bind(const request *r, sqlite3_stmt *statement, const database_value *values)
 {
     int code = SQLITE_OK;
     for (size_t i = 0; i < r->count && code == SQLITE_OK; i++) {
-        const database_value *v = &r->values[i];
+        const database_value *v = &values[i];
         int at = (int)i + 1;
         switch (v->kind) {
         case DATABASE_NULL: code = sqlite3_bind_null(statement, at); break;
@@ -219,9 +220,9 @@ static int bind(const request *r, sqlite3_stmt *statement)
 }
 
 /* Runs a prepared statement to its end and leaves nothing of it behind. */
-static void step_all(request *r, sqlite3_stmt *statement)
+static void step_all(request *r, sqlite3_stmt *statement, const database_value *values)
 {
-    int code = bind(r, statement);
+    int code = bind(r, statement, values);
     if (code == SQLITE_OK) {
         while ((code = sqlite3_step(statement)) == SQLITE_ROW) {
             if (!append_row(r, statement)) {
@@ -242,6 +243,20 @@ static void step_all(request *r, sqlite3_stmt *statement)
     sqlite3_clear_bindings(statement);
 }
 
+/* Runs a prepared statement as often as the request wants it, in a transaction if that is more than once. */
+static void step_times(request *r, sqlite3_stmt *statement)
+{
+    int code = r->times > 1 ? sqlite3_exec(base->connection, "BEGIN", NULL, NULL, NULL) : SQLITE_OK;
+    if (code == SQLITE_OK)
+        for (size_t i = 0; i < r->times && r->code == SQLITE_OK && r->next == DONE; i++)
+            step_all(r, statement, r->values + i * r->count);
+    if (r->times > 1 && code == SQLITE_OK && r->code == SQLITE_OK && r->next == DONE)
+        code = sqlite3_exec(base->connection, "COMMIT", NULL, NULL, NULL);
+    if (code != SQLITE_OK)
+        fail(r, code);
+    /* What has failed is rolled back when the command ends. */
+}
+
 static void run_read(void *context)
 {
     request *r = context;
@@ -249,7 +264,7 @@ static void run_read(void *context)
     kept_statement *kept = find(r);
     r->next = kept && kept->native ? DONE : TRACK;
     if (r->next == DONE)
-        step_all(r, kept->statement);
+        step_all(r, kept->statement, r->values);
     pthread_mutex_unlock(&reading);
 }
 
@@ -274,13 +289,19 @@ static void run_text(request *r)
             kept_statement *kept = keep(r, statement);
             if (!kept)
                 r->code = SQLITE_NOMEM;
-            else if (kept->native)
+            else if (kept->native && r->times == 1)
                 r->next = READ;
             else
-                step_all(r, statement);
+                step_times(r, statement);
             return;
         }
-        step_all(r, statement);
+        if (r->times > 1) {
+            r->code = SQLITE_MISUSE;
+            snprintf(r->client->error, sizeof r->client->error, "one statement only, and none of the schema");
+            sqlite3_finalize(statement);
+            return;
+        }
+        step_all(r, statement, r->values);
         sqlite3_finalize(statement);
         if (changes_schema)
             forget_statements();
@@ -296,7 +317,7 @@ static void run_tracked(void *context)
     r->next = DONE;
     kept_statement *kept = find(r);
     if (kept)
-        step_all(r, kept->statement);
+        step_times(r, kept->statement);
     else
         run_text(r);
     if (!sqlite3_get_autocommit(base->connection)) {
@@ -429,11 +450,18 @@ void database_disconnect(database_client *client)
 
 int database_run(database_client *client, const char *sql, const database_value *values, size_t count)
 {
-    request r = {.client = client, .sql = sql, .values = values, .count = count, .hash = hash_of(sql)};
+    return database_run_many(client, sql, values, count, 1);
+}
+
+int database_run_many(database_client *client, const char *sql, const database_value *values, size_t count,
+                      size_t times)
+{
+    request r = {
+        .client = client, .sql = sql, .values = values, .count = count, .times = times, .hash = hash_of(sql)};
     int status = MANGROVE_APP_OK;
     client->changes = 0;
     client->error[0] = '\0';
-    r.next = looks_like_reading(sql) ? READ : TRACK;
+    r.next = looks_like_reading(sql) && times == 1 ? READ : TRACK;
     while (status == MANGROVE_APP_OK && r.next != DONE) {
         client->rows.len = 0;
         r.tracked = false;

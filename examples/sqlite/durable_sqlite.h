@@ -37,7 +37,7 @@ typedef struct {
     char error[DATABASE_ERROR_MAX];
 } database_client;
 
-/* Opens the database in the folder `path` and makes it when it is not there. NULL: see `database_why`.
+/* Opens the database in the directory `path` and makes it when it is not there. NULL: see `database_why`.
  * After a crash it is checked as a whole (PRAGMA quick_check) and refused when it is not sound. */
 mangrove_app *database_open(const char *path, const mangrove_app_options *options);
 int database_close(mangrove_app *app);
@@ -47,7 +47,12 @@ database_client *database_connect(mangrove_app *app);
 void database_disconnect(database_client *client);
 
 /* Runs SQL with `count` values for its parameters. Returns 0 when it is done and durable, else an error code of
- * SQLite's or a negative status of Mangrove's, with a sentence in `client->error`. */
+ * SQLite's or a negative status of Mangrove's, with a message in `client->error`. */
 int database_run(database_client *client, const char *sql, const database_value *values, size_t count);
+
+/* Runs one statement `times` times in one transaction, which is one command: the first time with the first `count`
+ * values, then with the next. All of it is done and durable, or nothing. */
+int database_run_many(database_client *client, const char *sql, const database_value *values, size_t count,
+                      size_t times);
 
 #endif

@@ -26,10 +26,10 @@ typedef struct {
 static mangrove_app *app;
 static arguments args;
 
-static void must(bool well, const char *sentence)
+static void must(bool well, const char *message)
 {
     if (!well) {
-        fprintf(stderr, "%s\n", sentence);
+        fprintf(stderr, "%s\n", message);
         exit(3);
     }
 }

@@ -9,10 +9,16 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 fn build(folder: &Path) -> PathBuf {
+    let from = root().join("examples/sqlite");
+    compile(folder, &["durable_sqlite.c", "main.c", "stress.c", "bench.c"].map(|s| from.join(s)))
+}
+
+fn compile(folder: &Path, sources: &[PathBuf]) -> PathBuf {
     let program = folder.join("sqlite");
-    let sources = ["durable_sqlite.c", "main.c", "stress.c", "bench.c"];
     common::run(
-        cc().args(sources.map(|s| root().join("examples/sqlite").join(s)))
+        cc().args(sources)
+            .arg("-I")
+            .arg(root().join("examples/sqlite"))
             .arg("-o")
             .arg(&program)
             .arg(libraries().join("libmangrove_app.so"))
@@ -119,6 +125,36 @@ fn what_would_not_be_durable_is_refused_with_a_sentence() {
         assert!(told(&output).contains(sentence), "{sql}: {}", told(&output));
     }
     assert!(!file.exists());
+}
+
+#[test]
+fn one_statement_runs_many_times_in_one_transaction() {
+    let scratch = tempfile::tempdir().expect("a scratch directory");
+    let glue = root().join("examples/sqlite/durable_sqlite.c");
+    let program = compile(scratch.path(), &[root().join("crates/app/tests/c/sqlite_many.c"), glue]);
+    let output = run(&program, &scratch.path().join("db"), &[]);
+    assert!(output.status.success(), "{}", told(&output));
+}
+
+/// What `mangrove bench durable --only sqlite` runs.
+#[test]
+fn the_bench_inserts_whole_transactions() {
+    let scratch = tempfile::tempdir().expect("a scratch directory");
+    let program = build(scratch.path());
+    for subject in ["durable", "interval", "wal", "wal-normal", "wal-shared", "memory"] {
+        let output = Command::new(&program)
+            .args(["bench", subject])
+            .arg(scratch.path().join(subject))
+            .args(["0.2", "2", "insert", "7"])
+            .output()
+            .expect("runs");
+        let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+        let rate = printed.trim().strip_prefix(subject).and_then(|rate| rate.trim().parse::<f64>().ok());
+        assert!(rate.is_some_and(|rate| rate > 0.0), "{}", told(&output));
+    }
+    let inserted =
+        rows(&program, &scratch.path().join("durable"), &["SELECT (count(*) - 100000) % 7 FROM t"]);
+    assert_eq!(inserted, "0\n");
 }
 
 #[test]

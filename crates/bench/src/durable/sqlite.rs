@@ -12,13 +12,27 @@ pub(super) const INSERT: &str = "single-row transactions";
 pub(super) const READ: &str = "reads by key";
 pub(super) const MEMORY: &str = ":memory:, volatile";
 
+/// Mangrove with durability `interval`, and what loses as much in a power cut.
+pub(super) const INTERVAL: &str = "Mangrove, interval";
+pub(super) const NORMAL: &str = "WAL, NORMAL, a connection each";
+
 /// The subjects' names in the program and in the report.
-const SUBJECTS: [(&str, &str); 4] = [
+const SUBJECTS: [(&str, &str); 6] = [
     ("durable", OURS),
     ("wal", "WAL, FULL, a connection each"),
     ("wal-shared", "WAL, FULL, one connection"),
+    ("interval", INTERVAL),
+    ("wal-normal", NORMAL),
     ("memory", MEMORY),
 ];
+
+/// Rows of a transaction: one client inserts them.
+pub(super) const ROWS: [u32; 3] = [10, 100, 1000];
+
+/// The name of the line for inserts of `rows` rows in one transaction.
+pub(super) fn insert_of(rows: u32) -> String {
+    if rows == 1 { INSERT.to_owned() } else { format!("rows, {rows} a transaction") }
+}
 
 /// Builds the example as its README says.
 fn build(b: &Bench) -> anyhow::Result<PathBuf> {
@@ -56,23 +70,25 @@ pub(super) fn run(b: &mut Bench) -> anyhow::Result<()> {
             return Ok(());
         }
     };
-    for (what, operation) in [("insert", INSERT), ("read", READ)] {
-        for clients in [1, 8] {
-            for (subject, name) in SUBJECTS {
-                let dir = b.args.dir.canonicalize()?.join("sqlite-state");
-                std::fs::create_dir_all(&dir)?;
-                let output = Command::new(&program)
-                    .args(["bench", subject])
-                    .arg(dir.join("db"))
-                    .args([&b.args.run.seconds().to_string(), &clients.to_string(), what])
-                    .output()?;
-                std::fs::remove_dir_all(&dir)?;
-                ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-                let text = String::from_utf8_lossy(&output.stdout);
-                let rate = text.trim().rsplit(' ').next().and_then(|n| n.parse().ok());
-                let rate = rate.with_context(|| format!("the program said {text:?}"))?;
-                b.add_of(SQLITE, "file", "", operation, clients, name, Unit::PerSecond, rate);
-            }
+    let many = ROWS.map(|rows| ("insert", insert_of(rows), 1, rows));
+    let one = [("insert", INSERT), ("read", READ)]
+        .into_iter()
+        .flat_map(|(what, operation)| [1, 8].map(|clients| (what, operation.to_owned(), clients, 1)));
+    for (what, operation, clients, rows) in one.chain(many) {
+        for (subject, name) in SUBJECTS {
+            let dir = b.args.dir.canonicalize()?.join("sqlite-state");
+            std::fs::create_dir_all(&dir)?;
+            let output = Command::new(&program)
+                .args(["bench", subject])
+                .arg(dir.join("db"))
+                .args([&b.args.run.seconds().to_string(), &clients.to_string(), what, &rows.to_string()])
+                .output()?;
+            std::fs::remove_dir_all(&dir)?;
+            ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+            let text = String::from_utf8_lossy(&output.stdout);
+            let rate = text.trim().rsplit(' ').next().and_then(|n| n.parse().ok());
+            let rate = rate.with_context(|| format!("the program printed {text:?}"))?;
+            b.add_of(SQLITE, "file", "", &operation, clients, name, Unit::PerSecond, rate);
         }
     }
     std::fs::remove_file(&program)?;
