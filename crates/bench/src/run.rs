@@ -43,6 +43,7 @@ pub fn run_with(args: MapArgs, peers: &[Box<dyn StoreKind>]) -> anyhow::Result<(
     c.child = child_prefix();
     std::fs::create_dir_all(&c.args.dir).with_context(|| format!("cannot make {}", c.args.dir.display()))?;
     c.report = c.args.run.report(&c.args.dir);
+    c.report.records = c.args.records;
     if c.args.cpu_time {
         c.report.note(
             "Sections with one thread on emulated memory were timed by processor time, not by the wall.",
@@ -151,6 +152,13 @@ mod tests {
         };
         assert_eq!(sections_of("Mangrove (lock per tree)").into_iter().collect::<Vec<_>>(), ["threads"]);
         assert!(sections_of("Mangrove").len() > 10);
+        let has = |operation: &str, threads: usize| {
+            let mut rows = json["rows"].as_array().into_iter().flatten();
+            rows.any(|row| row["operation"] == operation && row["threads"] == threads)
+        };
+        assert!(has("unsynced put", 1) && has("unsynced put", 2));
+        assert!(has("p99.9 of a synced put", 4) && has("longest synced put", 4));
+        assert!(has("disk, all deleted, compacted and opened again", 1));
         assert!(json["goals"].as_array().is_some_and(|g| g.len() > 20));
         for figure in ["fig4-insert.svg", "fig8-search.svg", "fig9-mixes.svg", "fig10d-threads.svg"] {
             assert!(std::fs::read_to_string(out.join(figure))?.contains("<svg"), "{figure}");

@@ -15,7 +15,8 @@ pub struct MapArgs {
     /// Records of the Sequential and Random workloads, up to 100 million (k and m are understood)
     #[arg(long, default_value = "1m", value_parser = parse_count)]
     pub records: u64,
-    /// Thread counts of the multi-threaded sections, comma separated; default: 1, 2, ... up to the CPUs
+    /// Thread counts of the multi-threaded sections, comma separated; default: 1, 2, ... up to the CPUs (unsynced
+    /// puts: 1 and 2)
     #[arg(long, value_delimiter = ',')]
     pub threads: Vec<usize>,
     /// Workloads, comma separated: dictionary, sequential, random

@@ -21,7 +21,7 @@ pub struct RunArgs {
     /// Interleaved rounds: every subject once a round, the median over the rounds is printed
     #[arg(long, default_value_t = 3)]
     pub rounds: usize,
-    /// Seconds that each throughput measurement lasts (default: 1; synced puts of the map: 3)
+    /// Seconds that each throughput measurement lasts (default: 1; of the map 3, its YCSB 2, its overwrites 10)
     #[arg(long)]
     pub seconds: Option<f64>,
     /// Directory for the report as text and JSON, and for the figures

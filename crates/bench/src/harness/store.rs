@@ -73,6 +73,13 @@ pub trait OpenStore: Send + Sync {
     /// # Errors
     /// The store's own.
     fn sync(&self) -> Result<()>;
+    /// Gives space of deleted records back to the disk; false where the store has no call for that.
+    ///
+    /// # Errors
+    /// The store's own.
+    fn compact(&self) -> Result<bool> {
+        Ok(false)
+    }
     /// Closes cleanly.
     ///
     /// # Errors

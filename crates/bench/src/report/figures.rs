@@ -58,10 +58,15 @@ pub(crate) fn draw(report: &BenchReport, dir: &Path) -> anyhow::Result<Vec<Strin
     bars("puts.svg", "Every put synced", count, &|r| {
         r.key.section == lines::PUTS && r.key.operation == lines::PUT
     })?;
-    for (file, operation) in
-        [("batches.svg", lines::BATCH), ("fill.svg", lines::FILL), ("scan.svg", lines::SCAN)]
+    bars("fill.svg", lines::FILL, count, &|r| {
+        r.key.section == lines::BATCHES && r.key.operation == lines::FILL
+    })?;
+    for (file, section, operation) in
+        [("batches.svg", lines::BATCHES, lines::BATCH), ("scan.svg", lines::GETS, lines::SCAN)]
     {
-        bars(file, operation, |r| r.key.operation.clone(), &|r| r.key.operation == operation)?;
+        bars(file, operation, |r| r.key.operation.clone(), &|r| {
+            r.key.section == section && r.key.operation == operation
+        })?;
     }
     bars("gets.svg", "Random gets", threads, &|r| r.key.operation == lines::GET)?;
     for operation in ["insert", "search", "update", "delete"] {
@@ -92,6 +97,7 @@ fn scale(rows: &[&Row]) -> (&'static str, f64) {
         Unit::Nanoseconds => ("microseconds per operation", 1e3),
         Unit::PerSecond => ("thousands per second", 1e3),
         Unit::Bytes => ("bytes", 1.0),
+        Unit::Microseconds => ("microseconds", 1.0),
         Unit::Milliseconds => ("milliseconds", 1.0),
         Unit::Count => ("count", 1.0),
     }

@@ -12,6 +12,8 @@ pub enum Unit {
     PerSecond,
     /// Bytes.
     Bytes,
+    /// Microseconds.
+    Microseconds,
     /// Milliseconds.
     Milliseconds,
     /// A plain count.
@@ -32,6 +34,7 @@ impl Unit {
             Self::Nanoseconds => "ns/op",
             Self::PerSecond => "1/s",
             Self::Bytes => "bytes",
+            Self::Microseconds => "us",
             Self::Milliseconds => "ms",
             Self::Count => "count",
         }
@@ -145,6 +148,8 @@ pub struct BenchReport {
     pub quick: bool,
     /// Rounds asked for.
     pub rounds: usize,
+    /// Records of the map's workloads and of its sections on a disk; 0 in the other benches.
+    pub records: u64,
     /// Where it ran.
     pub machine: MachineInfo,
     /// The figures.

@@ -1,11 +1,12 @@
-//! Nine of ten records are deleted at random: how fast, and what the rest takes on the disk and in memory.
+//! Nine of ten records are deleted at random: how fast, and what the rest takes on the disk and in memory. Then the
+//! rest too: what is left on the disk of a store without records.
 
 use super::batches::load;
 use crate::harness::context::{MapBench, TableLine};
 use crate::harness::machine::resident_bytes;
 use crate::harness::progress::SectionProgress;
 use crate::harness::records;
-use crate::harness::store::SyncMode;
+use crate::harness::store::{StoreKind, SyncMode};
 use crate::report::report::Unit;
 use anyhow::ensure;
 use rand::SeedableRng;
@@ -26,6 +27,32 @@ fn disk_bytes(dir: &Path) -> anyhow::Result<u64> {
         bytes += if metadata.is_dir() { disk_bytes(&entry.path())? } else { metadata.blocks() * 512 };
     }
     Ok(bytes)
+}
+
+/// Opens a store of which every record was deleted, and closes it; bytes on the disk then.
+fn reopened(kind: &dyn StoreKind, dir: &Path) -> anyhow::Result<u64> {
+    let store = kind.open(dir, SyncMode::Async)?;
+    let kept = store.scan(&mut |_, _| {})?;
+    ensure!(kept == 0, "{} kept {kept} records that were deleted", kind.name());
+    store.close()?;
+    disk_bytes(dir)
+}
+
+/// Deletes the records that are left. Bytes on the disk after opening the store again, and, if it has a call for
+/// compaction, after that and opening it once more.
+fn empty(kind: &dyn StoreKind, dir: &Path, left: &[u64]) -> anyhow::Result<(u64, Option<u64>)> {
+    let store = kind.open(dir, SyncMode::Async)?;
+    for number in left {
+        store.delete(&records::key(*number))?;
+    }
+    store.sync()?;
+    store.close()?;
+    let emptied = reopened(kind, dir)?;
+    let store = kind.open(dir, SyncMode::Async)?;
+    let compacts = store.compact()?;
+    store.close()?;
+    let compacted = if compacts { Some(reopened(kind, dir)?) } else { None };
+    Ok((emptied, compacted))
 }
 
 pub(super) fn run(c: &mut MapBench<'_>) -> anyhow::Result<()> {
@@ -56,12 +83,18 @@ pub(super) fn run(c: &mut MapBench<'_>) -> anyhow::Result<()> {
             let memory = resident_bytes().saturating_sub(before);
             store.close()?;
             let left = disk_bytes(&dir)?;
-            for (operation, unit, value) in [
+            let (emptied, compacted) = empty(*kind, &dir, &order[deleted..])?;
+            let mut lines = vec![
                 ("random unsynced delete", Unit::PerSecond, rate),
                 ("disk a record, full", Unit::Bytes, full as f64 / loaded as f64),
                 ("disk a record that is left, after closing", Unit::Bytes, left as f64 / kept as f64),
                 ("memory a record that is left, opened again", Unit::Bytes, memory as f64 / kept as f64),
-            ] {
+                ("disk, all deleted, opened again", Unit::Bytes, emptied as f64),
+            ];
+            if let Some(bytes) = compacted {
+                lines.push(("disk, all deleted, compacted and opened again", Unit::Bytes, bytes as f64));
+            }
+            for (operation, unit, value) in lines {
                 let line =
                     TableLine { section: SECTION, medium: "file", workload: "", operation, threads: 1 };
                 c.add(&line, kind.name(), unit, value);
@@ -70,5 +103,7 @@ pub(super) fn run(c: &mut MapBench<'_>) -> anyhow::Result<()> {
             progress.done();
         }
     }
+    c.report
+        .note("Deletes: only Mangrove is told to compact; the other stores do what they do by themselves.");
     Ok(())
 }

@@ -13,7 +13,7 @@ mod looks;
 mod memory;
 mod mixes;
 mod operations;
-mod overwrites;
+pub(crate) mod overwrites;
 mod persists;
 mod ranges;
 mod recovery;

@@ -114,7 +114,10 @@ pub(super) fn insert_all(index: &mut dyn BenchIndex, keys: &Keys) {
 pub(super) const OPERATIONS: [&str; 4] = ["insert", "search", "update", "delete"];
 /// Those of them that are repeated in random order: in the order of insertion, leaves lie side by side and the
 /// processor prefetches them.
-const SHUFFLED: [&str; 3] = ["search, shuffled", "update, shuffled", "delete, shuffled"];
+const SHUFFLED: [&str; 3] = [SEARCH_SHUFFLED, UPDATE_SHUFFLED, DELETE_SHUFFLED];
+pub(crate) const SEARCH_SHUFFLED: &str = "search, shuffled";
+pub(crate) const UPDATE_SHUFFLED: &str = "update, shuffled";
+pub(crate) const DELETE_SHUFFLED: &str = "delete, shuffled";
 
 pub(super) fn run(c: &mut MapBench<'_>) -> anyhow::Result<()> {
     let media = c.emulated();

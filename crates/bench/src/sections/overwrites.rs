@@ -16,6 +16,9 @@ use rand::{Rng, SeedableRng};
 use std::time::{Duration, Instant};
 
 pub(crate) const SECTION: &str = "overwrites";
+pub(crate) const OVERWRITE: &str = "unsynced overwrite";
+pub(crate) const LONGEST: &str = "unsynced overwrite, the longest";
+pub(crate) const WRITTEN: &str = "device bytes per overwrite";
 /// Width of a point of the timeline.
 const SLICE: Duration = Duration::from_millis(100);
 
@@ -83,16 +86,16 @@ pub(super) fn run(c: &mut MapBench<'_>) -> anyhow::Result<()> {
                     TableLine { section: SECTION, medium: "file", workload: "", operation, threads: 1 };
                 c.add(&line, kind.name(), unit, value);
             };
-            add("unsynced overwrite", Unit::PerSecond, done.puts as f64 / done.seconds);
+            add(OVERWRITE, Unit::PerSecond, done.puts as f64 / done.seconds);
             for (name, quantile) in [("p50", 0.5), ("p99", 0.99), ("p99.9", 0.999)] {
                 let at = done.latency_ns.value_at_quantile(quantile);
-                add(&format!("unsynced overwrite, {name}"), Unit::Nanoseconds, at as f64);
+                add(&format!("{OVERWRITE}, {name}"), Unit::Nanoseconds, at as f64);
             }
             let longest = done.latency_ns.max() as f64 / 1e6;
-            add("unsynced overwrite, the longest", Unit::Milliseconds, longest);
+            add(LONGEST, Unit::Milliseconds, longest);
             if let (Some(before), Some(after)) = (before, after) {
                 let bytes = after.saturating_sub(before) as f64 / done.puts as f64;
-                add("device bytes per overwrite", Unit::Bytes, bytes);
+                add(WRITTEN, Unit::Bytes, bytes);
             }
             if round == 0 {
                 let at = |slice: usize| (slice as f64 + 0.5) * SLICE.as_secs_f64();

@@ -1,5 +1,5 @@
-//! Puts that return only once they survive a power cut, on several threads; and the bytes that the device wrote for
-//! them.
+//! Puts that return only once they survive a power cut, on several threads; how long the slowest of them take, and the
+//! bytes that the device wrote for them.
 
 use super::floors::{self, FDATASYNC, FLOOR};
 use crate::harness::context::{MapBench, TableLine};
@@ -9,9 +9,9 @@ use crate::harness::records;
 use crate::harness::store::{OpenStore, SyncMode};
 use crate::report::report::Unit;
 use anyhow::ensure;
+use hdrhistogram::Histogram;
 use std::os::unix::fs::FileExt;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 pub(crate) const SECTION: &str = "puts";
@@ -19,37 +19,63 @@ pub(crate) const SECTION: &str = "puts";
 pub(super) const THREADS: [usize; 4] = [1, 2, 8, 32];
 pub(crate) const PUT: &str = "synced put";
 pub(crate) const WRITTEN: &str = "device bytes per put";
+pub(crate) const P999: &str = "p99.9 of a synced put";
+pub(crate) const LONGEST: &str = "longest synced put";
 
-/// Puts of distinct keys on `threads` threads for `time`: how many, and in how many seconds.
-fn put_for(store: &dyn OpenStore, threads: usize, time: Duration) -> anyhow::Result<(u64, f64)> {
+/// What the threads did together.
+struct SyncedPuts {
+    seconds: f64,
+    /// How long each put took.
+    latency_ns: Histogram<u64>,
+}
+
+/// Puts distinct keys on `threads` threads for `time`.
+fn put_for(store: &dyn OpenStore, threads: usize, time: Duration) -> anyhow::Result<SyncedPuts> {
     let stop = AtomicBool::new(false);
-    let puts = AtomicU64::new(0);
-    let first_error = Mutex::new(None);
+    let mut latency_ns = Histogram::<u64>::new_with_bounds(1, 60_000_000_000, 3)?;
+    let empty = latency_ns.clone();
     let start = Instant::now();
-    std::thread::scope(|scope| {
-        for t in 0..threads as u64 {
-            let (stop, puts, first_error) = (&stop, &puts, &first_error);
-            scope.spawn(move || {
-                let mut done = 0u64;
-                while !stop.load(Ordering::Relaxed) {
-                    let key = records::key(t << 40 | done);
-                    if let Err(e) = store.put(&key, &records::value(&key)) {
-                        *first_error.lock().unwrap_or_else(|p| p.into_inner()) = Some(e);
-                        break;
-                    }
-                    done += 1;
-                }
-                puts.fetch_add(done, Ordering::Relaxed);
-            });
-        }
+    let parts = std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads as u64)
+            .map(|t| {
+                let (stop, empty) = (&stop, &empty);
+                scope.spawn(move || put_until(store, t, stop, empty.clone()))
+            })
+            .collect();
         std::thread::sleep(time);
         stop.store(true, Ordering::Relaxed);
+        let ended = workers.into_iter().map(|worker| match worker.join() {
+            Ok(part) => part,
+            Err(panic) => std::panic::resume_unwind(panic),
+        });
+        ended.collect::<anyhow::Result<Vec<_>>>()
     });
     let seconds = start.elapsed().as_secs_f64();
-    match first_error.into_inner().unwrap_or_else(|p| p.into_inner()) {
-        Some(e) => Err(e),
-        None => Ok((puts.into_inner(), seconds)),
+    for part in parts? {
+        latency_ns.add(&part)?;
     }
+    Ok(SyncedPuts { seconds, latency_ns })
+}
+
+/// Puts the `thread`-th thread's keys one after the other until `stop`, and adds each put's time to `latency_ns`. A
+/// put's time runs from the end of the one before.
+fn put_until(
+    store: &dyn OpenStore,
+    thread: u64,
+    stop: &AtomicBool,
+    mut latency_ns: Histogram<u64>,
+) -> anyhow::Result<Histogram<u64>> {
+    let mut before = Instant::now();
+    let mut done = 0u64;
+    while !stop.load(Ordering::Relaxed) {
+        let key = records::key(thread << 40 | done);
+        store.put(&key, &records::value(&key))?;
+        let now = Instant::now();
+        latency_ns.saturating_record((now.duration_since(before).as_nanos() as u64).max(1));
+        before = now;
+        done += 1;
+    }
+    Ok(latency_ns)
 }
 
 pub(super) fn run(c: &mut MapBench<'_>) -> anyhow::Result<()> {
@@ -72,7 +98,8 @@ pub(super) fn run(c: &mut MapBench<'_>) -> anyhow::Result<()> {
                 rustix::fs::sync();
                 let device = Device::of(&dir);
                 let before = device.as_ref().map(Device::written_bytes);
-                let (puts, seconds) = put_for(&*store, threads, time)?;
+                let SyncedPuts { seconds, latency_ns } = put_for(&*store, threads, time)?;
+                let puts = latency_ns.len();
                 ensure!(puts > 0, "{} made no put in {seconds:.1} s", kind.name());
                 let after = device.as_ref().map(Device::written_bytes);
                 let mut value = Vec::new();
@@ -88,6 +115,11 @@ pub(super) fn run(c: &mut MapBench<'_>) -> anyhow::Result<()> {
                     let line = TableLine { operation: WRITTEN, ..line };
                     c.add(&line, kind.name(), Unit::Bytes, after.saturating_sub(before) as f64 / puts as f64);
                 }
+                let p999 = latency_ns.value_at_quantile(0.999);
+                for (operation, ns) in [(P999, p999), (LONGEST, latency_ns.max())] {
+                    let line = TableLine { operation, ..line };
+                    c.add(&line, kind.name(), Unit::Microseconds, ns as f64 / 1e3);
+                }
                 std::fs::remove_dir_all(&dir)?;
                 progress.done();
             }
@@ -96,7 +128,7 @@ pub(super) fn run(c: &mut MapBench<'_>) -> anyhow::Result<()> {
     c.report.note(format!(
         "The floor beside synced puts is '{FDATASYNC}' into a preallocated file, one thread, in the same round. \
          Device bytes are counted by the block device during the puts, everybody's writes included: run on a \
-         quiet disk. A put carries {} bytes.",
+         quiet disk. A put carries {} bytes. Its time runs from the end of the one before it on its thread.",
         records::PAYLOAD_BYTES
     ));
     Ok(())

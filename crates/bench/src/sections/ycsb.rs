@@ -14,6 +14,8 @@ use rand_distr::{Distribution, Zipf};
 use std::time::{Duration, Instant};
 
 pub(crate) const SECTION: &str = "ycsb";
+/// The name of the workload E.
+pub(crate) const SCANS: &str = "E: 95 % scans of 1 to 100, 5 % insertions";
 /// YCSB's skew.
 const EXPONENT: f64 = 0.99;
 /// Requests that are drawn before the clock starts; a run goes over them again and again.
@@ -34,7 +36,7 @@ const MIXES: [Mix; 4] = [
     Mix { name: "C: reads", reads: 100, updates: 0, scans: 0 },
     Mix { name: "B: 95 % reads, 5 % updates", reads: 95, updates: 5, scans: 0 },
     Mix { name: "A: 50 % reads, 50 % updates", reads: 50, updates: 50, scans: 0 },
-    Mix { name: "E: 95 % scans of 1 to 100, 5 % insertions", reads: 0, updates: 0, scans: 95 },
+    Mix { name: SCANS, reads: 0, updates: 0, scans: 95 },
 ];
 
 /// A request: percent that chooses the operation, and the record.

@@ -85,6 +85,11 @@ impl OpenStore for Open {
         Ok(self.0.sync()?)
     }
 
+    fn compact(&self) -> Result<bool> {
+        self.0.compact()?;
+        Ok(true)
+    }
+
     fn close(self: Box<Self>) -> Result<()> {
         Ok(self.0.close()?)
     }
