@@ -132,28 +132,37 @@ impl OpenMap {
         checked(py, result)
     }
 
-    /// Does a write that returns before it is durable. (It may wait for space in the log.)
+    /// Does a write that returns before it is durable. (It may wait for space in the log, and first until the map is
+    /// recovered.)
     pub(crate) fn write_nowait<T: Send>(
         &self,
         py: Python<'_>,
         work: impl FnOnce(&Map) -> mangrove::Result<T> + Send,
     ) -> PyResult<T> {
         let map = self.share(py)?;
+        if !map.is_recovered() {
+            self.wait(py, |map, _| map.wait_recovered())?;
+        }
         // Never taken back: what was not waited for may be undurable at any later time.
         self.undurable.fetch_add(1, Ordering::Relaxed);
         let result = detached(py, move || work(&map));
         checked(py, result)
     }
 
-    /// Reads a record without the interpreter's lock. It waits for a device write that is under way, at most: no helper
-    /// is worth its price.
-    pub(crate) fn read<T: Send>(
+    /// Does a read on Python's `objects` without the interpreter's lock. In a recovered map it waits for a device write
+    /// that is under way, at most: no helper is worth its price.
+    pub(crate) fn read<A: Send + Sync + 'static, T: Send + 'static>(
         &self,
         py: Python<'_>,
-        work: impl FnOnce(&Map) -> mangrove::Result<T> + Send,
+        objects: A,
+        work: impl FnOnce(&Map, &A) -> mangrove::Result<T> + Send + 'static,
     ) -> PyResult<T> {
         let map = self.share(py)?;
-        let result = detached(py, move || work(&map));
+        let result = if map.is_recovered() {
+            detached(py, || work(&map, &objects))
+        } else {
+            wait_with(py, objects, move |objects, _| work(&map, objects))?
+        };
         checked(py, result)
     }
 

@@ -50,7 +50,7 @@ impl Source {
     ) -> PyResult<Option<Bound<'py, PyBytes>>> {
         match self {
             Self::Now(open) if open.reads_may_wait() => {
-                let value = open.read(py, |map| map.get(&key))?;
+                let value = open.read(py, key, |map, key| map.get(key))?;
                 Ok(value.map(|value| PyBytes::new(py, &value)))
             }
             Self::Now(open) => {
@@ -85,7 +85,7 @@ impl Source {
 
     pub(crate) fn contains(&self, py: Python<'_>, key: PyBackedBytes) -> PyResult<bool> {
         match self {
-            Self::Now(open) if open.reads_may_wait() => open.read(py, |map| map.contains(&key)),
+            Self::Now(open) if open.reads_may_wait() => open.read(py, key, |map, key| map.contains(key)),
             Self::Now(open) => checked(py, open.share(py)?.contains(&key)),
             Self::At(open, instant) => checked(py, Self::instant(py, open, instant)?.contains(&key)),
         }
@@ -97,7 +97,7 @@ impl Source {
             return self.count(py, bounds);
         }
         match self {
-            Self::Now(open) if open.reads_may_wait() => open.read(py, |map| map.len()),
+            Self::Now(open) if open.reads_may_wait() => open.read(py, (), |map, ()| map.len()),
             Self::Now(open) => checked(py, open.share(py)?.len()),
             Self::At(open, instant) => checked(py, Self::instant(py, open, instant)?.len()),
         }

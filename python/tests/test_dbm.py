@@ -10,7 +10,7 @@ from test_map import Case
 
 
 def tree(folder):
-    """Every file below a folder, with its bytes and times."""
+    """Every file below a directory, with its bytes and times."""
     found = {}
     for path, _, names in os.walk(folder):
         for name in names:

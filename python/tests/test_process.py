@@ -277,6 +277,26 @@ class Interrupted(Case):
         with mangrove.Map(self.pool) as m:
             self.assertEqual(m[b"before"], b"1")
 
+    def test_calls_that_wait_until_a_large_map_is_recovered(self):
+        # strace holds the thread that recovers the map whenever it asks for huge pages.
+        if not strace():
+            self.skipTest("strace cannot trace here")
+        with mangrove.Map(self.pool) as m:
+            m[b"large"] = bytes(20 << 20)
+        for call in ["m.get(b'absent')", "b'absent' in m", "len(m)", "m.put_nowait(b'during', b'2')"]:
+            with self.subTest(call):
+                self.interrupt_soon(
+                    f"""
+                    trace("madvise", "delay_enter=2000000")
+                    m = mangrove.Map(pool)
+                    print("ready", flush=True)
+                    {call}
+                    """,
+                    delay=0.2,
+                )
+        with mangrove.Map(self.pool) as m:
+            self.assertEqual(list(m), [b"large"])
+
     def test_a_backup(self):
         self.interrupt_soon(
             """

@@ -684,7 +684,9 @@ mangrove_status mangrove_options_set_background_compaction(mangrove_options *opt
 // data file and builds the index. Meanwhile gets of records that are there are answered from the
 // files; every other call waits for the thread: a write, an iterator, a get of a key that is
 // absent. Damage that the thread finds, and other errors that it meets, these calls report, and not
-// the opening. Closing a map leaves what such gets need, 5 bytes a record. Default: true.
+// the opening. Closing a map leaves what such gets need, 5 bytes a record. mangrove_map_load,
+// mangrove_map_backup and mangrove_map_salvage leave none: opening what they made takes its whole
+// time, the first time. Default: true.
 mangrove_status mangrove_options_set_background_recovery(mangrove_options *options, bool yes);
 
 // Opens the pool at `path`, a directory, and recovers the map in it. `options` may be NULL: then
@@ -1183,7 +1185,7 @@ mangrove_status mangrove_heap_options_set_capacity(mangrove_heap_options *option
 
 // Bytes that the heap's redo log may grow to, 16 KiB to 1 GiB; on persistent memory the bytes of each of its
 // logs. They bound the time of recovery, and the burst of transactions that is accepted without waiting.
-// Default: 1 GiB; on persistent memory 64 MiB.
+// Default: 1 GiB, of which a heap that is opened copy on write uses 256 MiB; on persistent memory 64 MiB.
 mangrove_status mangrove_heap_options_set_log_bytes(mangrove_heap_options *options,
                                                     uint64_t bytes);
 

@@ -353,7 +353,9 @@ pub unsafe extern "C" fn mangrove_options_set_background_compaction(
 /// data file and builds the index. Meanwhile gets of records that are there are answered from the
 /// files; every other call waits for the thread: a write, an iterator, a get of a key that is
 /// absent. Damage that the thread finds, and other errors that it meets, these calls report, and not
-/// the opening. Closing a map leaves what such gets need, 5 bytes a record. Default: true.
+/// the opening. Closing a map leaves what such gets need, 5 bytes a record. mangrove_map_load,
+/// mangrove_map_backup and mangrove_map_salvage leave none: opening what they made takes its whole
+/// time, the first time. Default: true.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mangrove_options_set_background_recovery(
     options: *mut mangrove_options,

@@ -20,7 +20,7 @@ fn the_header_alone_compiles_as_c99_and_as_cxx17() {
 
 #[test]
 fn the_cxx_header_alone_compiles_as_cxx17() {
-    let scratch = tempfile::tempdir().expect("a scratch folder");
+    let scratch = tempfile::tempdir().expect("a scratch directory");
     let source = scratch.path().join("alone.cpp");
     std::fs::write(&source, "#include <mangrove_heap.hpp>\n#include <mangrove_heap.hpp>\n").expect("write");
     run(cxx().arg("-fsyntax-only").arg(&source));

@@ -34,7 +34,7 @@ fn built_example(parent: &TempDir) -> (PathBuf, PathBuf) {
     let prefix = parent.path().join("prefix");
     install(&prefix, None);
     let folder = parent.path().join("example");
-    std::fs::create_dir(&folder).expect("a folder");
+    std::fs::create_dir(&folder).expect("a directory");
     std::fs::copy(root().join("examples/c/main.c"), folder.join("main.c")).expect("the example");
     run(&mut shell(BUILD, &folder, &prefix));
     (prefix, folder)
@@ -123,7 +123,7 @@ fn the_banks_can_be_killed_and_lose_no_money() {
     let folders = BANKS.map(|(source, line)| {
         let source = root().join(source);
         let folder = parent.path().join(source.extension().expect("an extension"));
-        std::fs::create_dir(&folder).expect("a folder");
+        std::fs::create_dir(&folder).expect("a directory");
         std::fs::copy(&source, folder.join(source.file_name().expect("a name"))).expect("the example");
         run(&mut shell(line, &folder, &prefix));
         folder

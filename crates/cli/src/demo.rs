@@ -59,7 +59,7 @@ const WORD_LISTS: [&str; 4] = [
     "/usr/share/dict/words",
 ];
 /// Names of the files of a pool.
-const POOL_FILES: [&str; 4] = ["pool", "image", "log", "sums"];
+const POOL_FILES: [&str; 5] = ["pool", "image", "log", "sums", "index"];
 /// Where in the load the kill may fall, in percent of the words.
 const KILL_PERCENT: Range<u64> = 10..90;
 

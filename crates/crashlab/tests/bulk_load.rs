@@ -55,7 +55,7 @@ fn load(sites: Arc<Sites>) -> DiskRecord {
     disk.finish()
 }
 
-/// A file, or the names of a folder, at a step.
+/// A file, or the names of a directory, at a step.
 #[derive(Clone, Default)]
 struct Versions<T> {
     durable: T,
@@ -96,7 +96,7 @@ impl Step {
         }
     }
 
-    /// The disk after a crash; `keeps` says of each sector, length and folder whether its present state survives.
+    /// The disk after a crash; `keeps` says of each sector, length and directory whether its present state survives.
     fn image(&self, mut keeps: impl FnMut() -> bool) -> DiskTree {
         let mut tree = empty();
         tree.next_file = 1000;
@@ -117,7 +117,7 @@ impl Step {
             let names = if keeps() { &names.now } else { &names.durable };
             tree.folders.insert(folder.clone(), names.clone());
         }
-        // A folder without a name is not there.
+        // A directory without a name is not there.
         let named = tree.folders[&PathBuf::from("/")].contains_key("pool");
         tree.folders.retain(|folder, _| folder == &PathBuf::from("/") || named);
         if named {

@@ -118,3 +118,17 @@ impl std::fmt::Display for Error {
         }
     }
 }
+
+/// What `attempt` returns; where it found no space, what it returns once `make_room` has been called.
+pub(crate) fn twice_if_full<T>(
+    make_room: impl FnOnce(),
+    mut attempt: impl FnMut() -> Result<T>,
+) -> Result<T> {
+    match attempt() {
+        Err(e) if e.is_full() => {
+            make_room();
+            attempt()
+        }
+        answer => answer,
+    }
+}

@@ -170,6 +170,24 @@ fn root_crc(words: &[u64]) -> u64 {
 }
 
 #[test]
+fn an_upgrade_to_any_version_that_a_crash_tore_is_no_damage() {
+    let (model, newest) = specimen(60, &Options { slot_bytes_max: 0, ..options() });
+    for version in 3..=5 {
+        for before in 2..version {
+            let mut words = newest.clone();
+            words[1] = u64::from(SHIFT) << 32 | before;
+            words[7] = root_crc(&words);
+            words[1] = u64::from(SHIFT) << 32 | version;
+            for read_only in [true, false] {
+                let found = recovered(&words, &Options { read_only, ..options() });
+                let (_, found) = found.unwrap_or_else(|| panic!("version {version}, torn from {before}"));
+                assert!(found == model);
+            }
+        }
+    }
+}
+
+#[test]
 fn a_map_of_version_1_opens_and_is_upgraded_when_it_is_opened_for_writing() {
     let (model, newest) = specimen(60, &Options { slot_bytes_max: 0, ..options() });
     let mut words = newest.clone();

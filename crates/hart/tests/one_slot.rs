@@ -102,6 +102,89 @@ fn a_crash_in_an_update_leaves_one_value_and_leaks_nothing() {
     }
 }
 
+/// Where leaves of `key` stand, in words.
+fn places_of(words: &[u64], key: &[u8]) -> Vec<usize> {
+    let mut padded = key.to_vec();
+    padded.resize(key.len().next_multiple_of(8), 0);
+    let key: Vec<u64> =
+        padded.chunks(8).map(|word| u64::from_le_bytes(word.try_into().expect("8 bytes"))).collect();
+    (0..words.len() - 2 - key.len()).filter(|&at| words[at + 2..at + 2 + key.len()] == key[..]).collect()
+}
+
+#[test]
+fn more_leaves_of_a_key_than_a_crash_leaves_are_damage() {
+    const LEAF_WORDS: usize = 144 / 8;
+    let (region, medium) = Counting::region(BYTES, false);
+    let hart = Hart::create(region, &options()).unwrap();
+    let other = b"another of those";
+    hart.put(KEY, &value(100, 1), MODE).unwrap();
+    hart.put(other, &value(100, 9), MODE).unwrap();
+    let images = medium.images_of(|| hart.put(KEY, &value(100, 2), MODE).unwrap());
+    let twins = images.iter().find(|image| leaves(image) == 2).expect("a crash that leaves both");
+    hart.put(KEY, &value(100, 3), MODE).unwrap();
+    let leaf_at = |words: &[u64], at: usize| words[at..at + LEAF_WORDS].to_vec();
+    let next = medium.image();
+    let newest = u64::from_le_bytes(value(8, 3).try_into().expect("8 bytes"));
+    let newest =
+        places_of(&next, KEY).into_iter().find(|at| next[at + 4] == newest).expect("the newest leaf");
+    let places = [places_of(twins, KEY), places_of(twins, other)].concat();
+    let three = [leaf_at(twins, places[0]), leaf_at(twins, places[1]), leaf_at(&next, newest)];
+    // In each order: which two the index compares first depends on it.
+    for order in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
+        let mut words = twins.clone();
+        for (place, leaf) in places.iter().zip(order) {
+            words[*place..place + LEAF_WORDS].copy_from_slice(&three[leaf]);
+        }
+        assert_eq!(leaves(&words), 3);
+        for read_only in [false, true] {
+            let options = Options { read_only, ..options() };
+            match Hart::recover(region_of(&words), &options) {
+                Err(Error::Corrupt { what, .. }) => assert!(what.contains("key"), "{what}"),
+                Err(e) => panic!("{e}"),
+                Ok(_) => panic!("three leaves of one key, and nothing noticed"),
+            }
+        }
+    }
+}
+
+#[test]
+fn a_leaf_that_a_flipped_bit_brings_back_replaces_no_other_kind_of_value() {
+    let (region, medium) = Counting::region(BYTES, false);
+    let hart = Hart::create(region, &options()).unwrap();
+    hart.put(b"in front of them", &value(100, 9), MODE).unwrap();
+    // Generation 1.
+    hart.put(KEY, &value(100, 1), MODE).unwrap();
+    hart.put(KEY, &value(100, 2), MODE).unwrap();
+    let before = medium.image();
+    let mut batch = Batch::new();
+    batch.delete(KEY).delete("in front of them");
+    hart.write(batch, MODE).unwrap();
+    let changed: Vec<usize> = medium
+        .image()
+        .iter()
+        .zip(&before)
+        .enumerate()
+        .filter(|(_, (a, b))| a != b)
+        .map(|(at, _)| at)
+        .collect();
+    hart.put(KEY, &value(8, 3), MODE).unwrap();
+    let now = medium.image();
+    let mut found = 0;
+    // One of them is the bitmap of the chunk.
+    for at in changed {
+        for bit in 0..56 {
+            let mut words = now.clone();
+            words[at] ^= 1 << bit;
+            if let Ok((hart, _)) = Hart::recover(region_of(&words), &options()) {
+                assert_ne!(hart.get(KEY).ok().flatten(), Some(value(100, 2)), "word {at}, bit {bit}");
+            } else {
+                found += 1;
+            }
+        }
+    }
+    assert!(found > 0, "no flipped bit was refused");
+}
+
 #[test]
 fn updates_use_no_more_slots_than_one_chunk_has() {
     let (region, _) = Counting::region(BYTES, false);

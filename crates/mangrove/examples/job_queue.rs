@@ -1,6 +1,6 @@
 //! A job queue that survives crashes: workers sleep while it is empty, and each job is done once.
 //!
-//!     cargo run --release -p mangrove-db --example job_queue -- FOLDER
+//!     cargo run --release -p mangrove-db --example job_queue -- DIRECTORY
 //!
 //! Kill it at any time and run it again: a job is in the queue or its result is recorded, never both, never neither.
 
@@ -74,7 +74,7 @@ pub(crate) fn run(folder: &Path) -> HeapResult<(u64, u64)> {
 #[allow(dead_code, reason = "the test that runs this file calls `run`")]
 fn main() -> HeapResult<()> {
     let Some(folder) = std::env::args_os().nth(1) else {
-        eprintln!("usage: job_queue FOLDER");
+        eprintln!("usage: job_queue DIRECTORY");
         std::process::exit(2);
     };
     let (count, sum) = run(Path::new(&folder))?;

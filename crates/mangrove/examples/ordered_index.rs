@@ -1,7 +1,7 @@
 //! A table with an ordered index: both change in one transaction, so that they never disagree, whatever crashes.
 //!
-//!     cargo run --release -p mangrove-db --example ordered_index -- FOLDER add 7 Avicennia
-//!     cargo run --release -p mangrove-db --example ordered_index -- FOLDER from Av
+//!     cargo run --release -p mangrove-db --example ordered_index -- DIRECTORY add 7 Avicennia
+//!     cargo run --release -p mangrove-db --example ordered_index -- DIRECTORY from Av
 
 use mangrove::heap::{Heap, HeapBytes, HeapError, HeapMap, HeapOrderedMap, HeapResult, Stop, Tx};
 use std::ops::Bound;
@@ -58,7 +58,8 @@ impl Species {
 }
 
 fn run(args: &[String]) -> HeapResult<()> {
-    let usage = || HeapError::Invalid { what: "usage: FOLDER add NUMBER NAME | FOLDER from NAME".into() };
+    const USAGE: &str = "usage: DIRECTORY add NUMBER NAME | DIRECTORY from NAME";
+    let usage = || HeapError::Invalid { what: USAGE.into() };
     let (Some(folder), Some(command)) = (args.first(), args.get(1)) else { return Err(usage()) };
     let heap = Heap::open(Path::new(folder))?;
     let species = Species::open(&heap)?;

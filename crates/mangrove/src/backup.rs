@@ -26,7 +26,7 @@ impl Map {
         let info = self.info();
         let from = match self.snapshot() {
             // What was never made durable cannot be told from the rest in memory, but it can in the files.
-            Err(Error::Poisoned { .. } | Error::Io { .. }) if self.refusal().is_some() => {
+            Err(Error::Poisoned { .. } | Error::Io { .. }) if self.has_failed_open() => {
                 return copy_files(&info.path, path.as_ref(), Purpose::LastGoodState, &mut progress)
                     .map(|(copied, _)| copied);
             }

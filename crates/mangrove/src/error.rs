@@ -207,7 +207,11 @@ impl std::fmt::Display for Error {
             }
             Self::ReadOnly { path } => {
                 let path = path.display();
-                write!(f, "{path} cannot be written: it is open read-only, or its permissions or its folder's say so")
+                write!(
+                    f,
+                    "{path} cannot be written: it is open read-only, or its permissions or its directory's \
+                     say so"
+                )
             }
             Self::NoSpace { path, wanted: 0 } => {
                 write!(f, "no space left for {}; free some and retry", path.display())

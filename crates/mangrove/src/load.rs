@@ -25,7 +25,7 @@ impl MapOptions {
     ///
     /// # Errors
     /// Those of `fill`; [`Error::Exists`], [`Error::Foreign`] where something else lies at `path`, [`Error::Busy`]:
-    /// another load or backup there is at work; [`Error::Unsupported`] in a pool's folder, or for options that open
+    /// another load or backup there is at work; [`Error::Unsupported`] in a pool's directory, or for options that open
     /// read-only; [`Error::NoSpace`], [`Error::MemoryLimit`], [`Error::Io`].
     ///
     /// ```

@@ -93,10 +93,10 @@ impl Map {
         options.validate()?;
         let start = Instant::now();
         let options = options.memory_limited();
-        let opening = options.pool().begin(path)?;
+        let mut opening = options.pool().begin(path)?;
         let info = opening.info();
         let closed = match options.recovers_in_background_from() {
-            Some(bytes) => opening.closed_pool(bytes)?.and_then(ClosedMap::open),
+            Some(bytes) => opening.closed_pool(bytes).and_then(ClosedMap::open),
             None => None,
         };
         let (path, config) = (path.to_owned(), options.config.clone());
@@ -183,8 +183,7 @@ impl Map {
     pub fn get_into(&self, key: impl AsRef<[u8]>, value: &mut Vec<u8>) -> Result<bool> {
         let key = key.as_ref();
         if let Some(found) = self.early(key) {
-            value.clear();
-            value.extend_from_slice(&found);
+            *value = found;
             return Ok(true);
         }
         self.engine()?.hart.get_into(key, value).map_err(|e| self.failed(e))
@@ -243,14 +242,17 @@ impl Map {
         keys: &[K],
         mut read: impl FnMut(usize, Option<&[u8]>),
     ) -> Result<()> {
-        if self.engine.get().is_none() {
-            let early: Option<Vec<_>> = keys.iter().map(|key| self.early(key.as_ref())).collect();
-            if let Some(values) = early {
-                (0..).zip(&values).for_each(|(number, value)| read(number, Some(value)));
-                return Ok(());
-            }
+        // Those that the files tell, up to the first that they do not tell.
+        let mut done = 0;
+        while let Some(value) = keys.get(done).and_then(|key| self.early(key.as_ref())) {
+            read(done, Some(&value));
+            done += 1;
         }
-        self.engine()?.hart.get_many(keys, read).map_err(|e| self.failed(e))
+        if done > 0 && done == keys.len() {
+            return Ok(());
+        }
+        let rest = |number, value: Option<&[u8]>| read(done + number, value);
+        self.engine()?.hart.get_many(&keys[done..], rest).map_err(|e| self.failed(e))
     }
 
     /// True when `key` is there.
@@ -405,6 +407,11 @@ impl Map {
         }
     }
 
+    /// True when the map has its pool, which therefore is locked, but takes no writes.
+    pub(crate) fn has_failed_open(&self) -> bool {
+        matches!(self.engine.get(), Some(Ok(engine)) if engine.hart.check_writable().is_err())
+    }
+
     /// Waits until every write that returned so far is durable.
     ///
     /// # Errors
@@ -437,10 +444,11 @@ impl Map {
         Ok(CompactReport::new(self.engine()?.hart.compact().map_err(|e| self.failed(e))?))
     }
 
-    /// Figures of this map. Waits for a recovery in the background; of one that failed they tell the error alone.
+    /// Figures of this map. Waits for a recovery in the background; of one that failed, and in a child of `fork`, they
+    /// tell the error alone.
     #[must_use]
     pub fn stat(&self) -> Stat {
-        match self.engine() {
+        match self.engine_here() {
             Ok(engine) => {
                 let pool = engine.pool().stat();
                 Stat::new(&pool, &self.info, &engine.hart.stat(), self.durability, self.medium_asked)
@@ -468,9 +476,10 @@ impl Map {
     /// Waits for a recovery in the background ([`MapOptions::background_recovery`]).
     ///
     /// # Errors
-    /// Those of opening, [`Error::Corrupt`] above all: each later call that needs the whole map fails so, too.
+    /// Those of opening, [`Error::Corrupt`] above all, and that of a child of `fork`: each later call that needs the
+    /// whole map fails so, too.
     pub fn wait_recovered(&self) -> Result<()> {
-        self.engine().map(|_| ())
+        self.engine_here().map(|_| ())
     }
 
     /// What opening this map had to do. Waits for a recovery in the background; of one that failed, the report has
@@ -531,5 +540,26 @@ impl MapOptions {
     /// [`Error::Io`]. The pool is as it was.
     pub fn open(&self, path: impl AsRef<Path>) -> Result<Map> {
         Map::open_with(path.as_ref(), self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::ops::ControlFlow;
+
+    #[test]
+    fn a_map_whose_recovery_failed_copies_no_other_writers_files() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, copy) = (dir.path().join("p"), dir.path().join("copy"));
+        let mut map = Map::open(&path).unwrap();
+        map.put("key", "value").unwrap();
+        // What a recovery that failed leaves: an error, and no lock.
+        let failed = Error::Poisoned { first: "the thread that recovers the map panicked".to_owned() };
+        map.engine = Outcome::new(OnceLock::from(Err(failed)));
+        let writer = Map::open(&path).unwrap();
+        writer.put("key", "another value").unwrap();
+        let refused = map.backup(&copy, |_| ControlFlow::Continue(())).unwrap_err();
+        assert!(matches!(refused, Error::Poisoned { .. }) && !copy.exists(), "{refused}");
     }
 }

@@ -116,7 +116,8 @@ impl MapOptions {
     /// Meanwhile gets of records that are there are answered from the files; every other call waits for the thread: a
     /// write, a walk, a get of a key that is absent. Damage that the thread finds, and other errors that it meets,
     /// these calls report, and not the opening ([`Map::wait_recovered`](crate::Map::wait_recovered)). Closing a map
-    /// leaves what such gets need, in the pool's file `index`, of 5 bytes a record. Default: true.
+    /// leaves what such gets need, in the pool's file `index`, of 5 bytes a record. Loading, a backup and a salvage
+    /// leave none: opening what they made takes its whole time, the first time. Default: true.
     #[must_use]
     pub fn background_recovery(mut self, yes: bool) -> Self {
         self.background_recovery = Some(yes);

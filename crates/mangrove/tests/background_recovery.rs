@@ -5,6 +5,7 @@ use mangrove::{Create, Durability, Error, Map, MapOptions, Medium};
 use mangrove_hart::ClosedMap;
 use mangrove_pool::{ClosedPool, Opening, PoolOptions};
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -61,8 +62,12 @@ fn closed_map(path: &Path, count: u32) -> Records {
 
 /// The map before it is recovered, and what holds its pool.
 fn before_recovery(path: &Path) -> Option<(Opening, ClosedPool)> {
-    let opening = PoolOptions::new().kind("map").begin(path).unwrap();
-    let closed = opening.closed_pool(0).unwrap()?;
+    before_recovery_with(path, false)
+}
+
+fn before_recovery_with(path: &Path, keeps_recent: bool) -> Option<(Opening, ClosedPool)> {
+    let mut opening = PoolOptions::new().kind("map").keeps_recent(keeps_recent).begin(path).unwrap();
+    let closed = opening.closed_pool(0)?;
     Some((opening, closed))
 }
 
@@ -192,6 +197,63 @@ fn a_damaged_page_is_reported_by_the_calls_that_wait() {
     // Nothing was written: with the byte as it was, the map opens.
     flip(&path.join("image"), place + 50);
     assert_eq!(at_once.open(&path).unwrap().len().unwrap(), records.len() as u64);
+}
+
+#[test]
+fn damage_that_is_found_at_once_is_named_as_without_a_thread() {
+    let dir = folder();
+    let path = dir.path().join("p");
+    closed_map(&path, 2000);
+    let sums = fs::read(path.join("sums")).unwrap();
+    let pages: Vec<usize> = (0..sums.len() / 4).filter(|page| sums[page * 4..][..4] != [0; 4]).collect();
+    for at in [pages[0], pages[pages.len() / 2], pages[pages.len() - 1]] {
+        flip(&path.join("sums"), at as u64 * 4);
+        for options in [options(), options().background_recovery(false)] {
+            let error = options.open(&path).unwrap_err();
+            let Error::Corrupt { path, offset, .. } = &error else { panic!("{error}") };
+            assert!(path.ends_with("image") && *offset == at as u64 * 4096, "{error}");
+        }
+        flip(&path.join("sums"), at as u64 * 4);
+    }
+    options().open(&path).unwrap().wait_recovered().unwrap();
+}
+
+#[test]
+fn a_recovery_that_ends_early_leaves_no_file_of_recent_writes() {
+    let dir = folder();
+    let path = dir.path().join("p");
+    let mut records = closed_map(&path, 3000);
+    let options = options().keeps_recent(true);
+    let is_recent = |name: OsString| name.to_string_lossy().starts_with("recent-");
+    let is_alone = || !fs::read_dir(&path).unwrap().any(|entry| is_recent(entry.unwrap().file_name()));
+    let mut ended_early = 0;
+    for round in 0..100u64 {
+        let map = options.open(&path).unwrap();
+        std::thread::sleep(std::time::Duration::from_micros(round * 50));
+        ended_early += u32::from(!map.is_recovered());
+        if round % 2 == 0 {
+            map.close().unwrap()
+        } else {
+            drop(map)
+        }
+        assert!(is_alone(), "round {round}");
+    }
+    assert!(ended_early > 10, "{ended_early} rounds");
+    let (opening, closed) = before_recovery_with(&path, true).unwrap();
+    assert!(!is_alone());
+    drop((closed, opening));
+    assert!(is_alone());
+    // One that comes to its end keeps recent writes.
+    let map = options.clone().nowait_within(std::time::Duration::ZERO).open(&path).unwrap();
+    map.put_nowait("new", "value").unwrap();
+    let killed = dir.path().join("killed");
+    copy_files(&path, &killed).unwrap();
+    assert!(!is_alone());
+    drop(map);
+    assert!(is_alone());
+    records.insert(b"new".to_vec(), b"value".to_vec());
+    let map = options.open(&killed).unwrap();
+    assert_eq!(map.iter().unwrap().map(Result::unwrap).collect::<Records>(), records);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! A map grows in place: opened with a greater capacity, it takes more records than fitted before, and all that it held
 //! are there, whatever the last operation of the process was that made it grow.
 
-use mangrove::{Create, Error, Latency, Map, MapOptions, Medium};
+use mangrove::{Batch, Create, Error, Latency, Map, MapOptions, Medium};
 use std::path::Path;
 
 const EMULATED: Medium = Medium::Emulated(Latency::new(0, 0));
@@ -138,4 +138,35 @@ fn a_map_that_has_grown_is_salvaged_without_its_root() {
         assert_eq!(report.records, u64::from(count), "{name}: {report:?}");
         assert_holds(&Map::open(&new).unwrap(), count);
     }
+}
+
+/// What such a batch has written lies in pages that nothing else flushes; on this medium closing computes a page's
+/// checksum when the page was flushed.
+#[test]
+fn a_map_that_was_too_small_for_a_batch_opens_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("p");
+    let open = || Map::options().medium(EMULATED).capacity(16 << 20).open(&path).unwrap();
+    open().close().unwrap();
+    let map = open();
+    let mut batch = Batch::new();
+    batch.put("a", vec![1; 6 << 20]).put("b", vec![2; 12 << 20]);
+    assert!(map.write(batch).is_err(), "18 MB in a map of 16 MiB");
+    map.close().unwrap();
+    let map = open();
+    assert_eq!(map.len().unwrap(), 0);
+    assert!(map.check().unwrap().is_sound());
+    // Leaves of one length, until no slot is free; then one is.
+    let value = [7u8; 100];
+    let mut keys = (0u64..).map(u64::to_be_bytes).take_while(|key| map.put(key, value).is_ok());
+    let last = keys.by_ref().last().unwrap();
+    let count = map.len().unwrap() - 1;
+    map.delete(last).unwrap();
+    map.close().unwrap();
+    let map = open();
+    let mut batch = Batch::new();
+    batch.put("a new one", value).put("another one", value);
+    assert!(map.write(batch).is_err(), "two records in one slot");
+    map.close().unwrap();
+    assert_eq!(open().len().unwrap(), count);
 }

@@ -15,7 +15,7 @@ fn record(number: u64) -> (Vec<u8>, Vec<u8>) {
     (format!("{:016x}", mixed).into_bytes(), vec![number as u8; len])
 }
 
-/// Nothing of `name` is in the folder, nor of the work on it.
+/// Nothing of `name` is in the directory, nor of the work on it.
 #[track_caller]
 fn is_nothing(folder: &Path) {
     let names: Vec<_> = std::fs::read_dir(folder).unwrap().map(|e| e.unwrap().file_name()).collect();

@@ -1,4 +1,4 @@
-//! A map that needs more memory than the process may have is refused with a sentence, when it is opened and when it
+//! A map that needs more memory than the process may have is refused with a message, when it is opened and when it
 //! grows; the process goes on.
 
 use mangrove::{Error, Map};
@@ -81,5 +81,32 @@ fn a_limit_on_address_space_is_an_error_and_not_the_end_of_the_process() {
     for kib in [300 << 10, 250 << 10, 200 << 10, 150 << 10] {
         let said = limited("fills_or_opens", kib, &path);
         assert!(said.contains("ulimit -v") || said.contains("address space"), "{kib}: {said}");
+    }
+}
+
+const LARGE_CAPACITY: u64 = 16 << 40;
+
+/// In a limited process: opens the map at the path, which needs more address space for its capacity than there is.
+#[test]
+fn opens_in_less_address_space() {
+    let Ok(path) = std::env::var("MANGROVE_TEST_POOL") else { return };
+    let map = Map::options().capacity(LARGE_CAPACITY).background_recovery_from(0).open(path).unwrap();
+    assert_eq!(map.get(key(1)).unwrap().unwrap(), [7; 1000]);
+    map.wait_recovered().unwrap();
+    map.put(key(2), [8; 1000]).unwrap();
+    assert_eq!(map.len().unwrap(), 2);
+}
+
+#[test]
+fn a_closed_map_opens_with_less_address_space_than_its_capacity_needs() {
+    let dir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
+    let path = dir.path().join("pool");
+    let map = Map::options().capacity(LARGE_CAPACITY).background_recovery_from(0).open(&path).unwrap();
+    map.put(key(1), [7; 1000]).unwrap();
+    map.close().unwrap();
+    assert!(path.join("index").exists());
+    // The page checksums of the whole capacity need 16 GiB.
+    for gib in [12, 32] {
+        limited("opens_in_less_address_space", gib << 20, &path);
     }
 }

@@ -145,7 +145,7 @@ fn main() {
     let dir = std::env::args()
         .nth(1)
         .map_or_else(|| std::env::temp_dir().join("mangrove-group-commit"), Into::into);
-    std::fs::create_dir_all(&dir).expect("make the folder");
+    std::fs::create_dir_all(&dir).expect("make the directory");
     let (raw, one) = floor_and_one_thread(&dir);
     println!("raw durable 512 B writes           {raw:>12.0} /s");
     println!(" 1 thread,  flush {RECORD_BYTES} B + drain    {one:>12.0} /s   {:.2} of the floor", one / raw);
@@ -164,5 +164,5 @@ fn main() {
     let (clean, dirty) = open_seconds(&dir, 150);
     println!("open 150 MiB, closed               {:>12.1} ms", clean * 1e3);
     println!("open 150 MiB, 200k records in log  {:>12.1} ms", dirty * 1e3);
-    std::fs::remove_dir_all(&dir).expect("remove the folder");
+    std::fs::remove_dir_all(&dir).expect("remove the directory");
 }

@@ -44,7 +44,7 @@ pub fn appear<T, E: From<Error>>(
     if Pool::inspect(place.parent().unwrap_or(place)).is_ok() {
         return Err(Error::Unsupported {
             what: format!(
-                "{} lies inside another pool's folder; choose a place outside of it",
+                "{} lies inside another pool's directory; choose a place outside of it",
                 path.display()
             ),
         }
@@ -130,7 +130,7 @@ fn refuse_what_is_there(path: &Path) -> Result<()> {
         Ok(_) if path.join("pool").exists() => Err(Error::Exists { path: path.to_owned() }),
         Ok(_) => Err(Error::Foreign {
             path: path.to_owned(),
-            what: "something else lies there, and a new pool gets a folder of its own; name one that does not exist"
+            what: "something else lies there, and a new pool gets a directory of its own; name one that does not exist"
                 .into(),
         }),
     }

@@ -4,6 +4,7 @@ use crate::config::Create;
 use crate::create;
 use crate::format::superblock;
 use crate::format::superblock::Superblock;
+use crate::log::recent::UnusedRecent;
 use crate::options::PoolOptions;
 use crate::pool_files::{
     LockedPool, PoolFile, PoolFiles, kind_of, lock_tries, names_in, opening, read_superblock_file,
@@ -15,6 +16,8 @@ use std::path::Path;
 
 /// The open files of a pool.
 pub(crate) struct OpenFiles {
+    /// The file of recent writes, if that has been made. Dropped first: the pool is locked until it is removed.
+    pub(crate) recent: Option<UnusedRecent>,
     /// With the directory held.
     pub(crate) options: PoolOptions,
     pub(crate) file: LockedPool,
@@ -48,12 +51,12 @@ pub(crate) fn look(storage: &dyn Storage, directory: &Path) -> Result<Found> {
     let foreign = |what: &str| Err(Error::Foreign { path: directory.to_owned(), what: what.into() });
     match kind_of(storage, directory)? {
         PathKind::Missing => return Ok(Found::Nothing),
-        PathKind::File => return foreign("it is a file; a pool is a folder"),
+        PathKind::File => return foreign("it is a file; a pool is a directory"),
         PathKind::Folder => {}
     }
     match kind_of(storage, &directory.join("pool"))? {
         PathKind::File => Ok(Found::Pool),
-        PathKind::Folder => foreign("the name `pool` in it is a folder"),
+        PathKind::Folder => foreign("the name `pool` in it is a directory"),
         PathKind::Missing => {
             let names = names_in(storage, directory)?;
             // Its creator has made it since.

@@ -3,6 +3,7 @@
 use crate::config::Create;
 use crate::create;
 use crate::file::closed::ClosedPool;
+use crate::file::exit_hook::hook_exit;
 use crate::look::look as looks;
 use crate::look::look::Look;
 use crate::open_files::{Found, Made, OpenFiles, look, open_superblock};
@@ -71,16 +72,21 @@ impl Opening {
     }
 
     /// The pool's region before it is read, if the pool lies on the file medium and was closed, its data file has
-    /// `bytes_min` bytes, its owner left an index ([`Pool::close_leaving`]), and it is opened for writing.
+    /// `bytes_min` bytes, its owner left an index ([`Pool::close_leaving`]), and it is opened for writing. `None` also
+    /// where anything fails: [`Opening::finish`] reports that, or does without.
     ///
-    /// # Errors
-    /// Some of those of opening: `Corrupt`, `NoMemory`, `Io`.
-    pub fn closed_pool(&self, bytes_min: u64) -> Result<Option<ClosedPool>> {
-        match &self.begun {
+    /// [`Opening::finish`] may then run in a thread: it opens no more files, and what the process has hooked to its end
+    /// after this call still comes before the pool's last writes.
+    pub fn closed_pool(&mut self, bytes_min: u64) -> Option<ClosedPool> {
+        match &mut self.begun {
             Begun::Files(open) if open.made == Made::Before && !open.options.config.read_only => {
-                ClosedPool::of(&open.options, &self.directory, &open.sb, &open.files, bytes_min)
+                let closed = ClosedPool::of(open, &self.directory, bytes_min)?;
+                if open.options.background {
+                    hook_exit();
+                }
+                Some(closed)
             }
-            _ => Ok(None),
+            _ => None,
         }
     }
 
@@ -162,7 +168,7 @@ fn begin_held(directory: &Path, options: &PoolOptions, undo: &mut Undo) -> Resul
         options.change(directory, &mut sb)?;
     }
     let files = PoolFiles::open(storage, directory, &sb, options.config.read_only)?;
-    Ok(Begun::Files(Box::new(OpenFiles { options, file, sb, made, files })))
+    Ok(Begun::Files(Box::new(OpenFiles { options, file, sb, made, files, recent: None })))
 }
 
 impl PoolOptions {

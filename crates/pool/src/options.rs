@@ -39,7 +39,8 @@ pub enum Start {
     /// It is mapped, copy on write: ready at once, whatever its size. A background thread (with `background`)
     /// compares every page with its checksum. A page that does not match poisons the pool, but the program may have
     /// read it before. A page that cannot be read ends the process with SIGBUS instead of an error. On dax and emulated
-    /// no page is compared: damage is found by [`Pool::check`](crate::Pool::check) of the closed pool.
+    /// no page is compared: damage is found by [`Pool::check`](crate::Pool::check) of the closed pool. After a crash
+    /// opening applies the log first, so it grows to 256 MiB instead of 1 GiB, unless a length was asked for.
     CopyOnWrite,
 }
 
@@ -69,6 +70,8 @@ pub struct PoolOptions {
     pub(crate) beside_writer: bool,
     pub(crate) unread: Option<Unread>,
     pub(crate) ended: Option<Arc<AtomicBool>>,
+    /// Since it was locked, the pool's directory has been found to have no file that may continue the log.
+    pub(crate) nothing_left: bool,
     pub(crate) storage: Arc<dyn Storage>,
 }
 
@@ -89,6 +92,7 @@ impl Default for PoolOptions {
             beside_writer: false,
             unread: None,
             ended: None,
+            nothing_left: false,
             storage: Arc::new(OsStorage),
         }
     }

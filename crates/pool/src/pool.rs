@@ -8,6 +8,7 @@ use crate::file::recover::{Recovered, recover};
 use crate::format::page_sums::PAGE_BYTES;
 use crate::format::superblock;
 use crate::format::superblock::Superblock;
+use crate::log::recent::UnusedRecent;
 use crate::mapped::medium::Mapped;
 use crate::mapped::open::{OpenMapped, open_mapped};
 use crate::open_files::{Found, Made, OpenFiles, inspect, look};
@@ -59,10 +60,10 @@ impl std::fmt::Debug for Pool {
 impl Pool {
     /// Reads what the files hold.
     pub(crate) fn of_files(directory: &Path, files: OpenFiles) -> Result<Self> {
-        let OpenFiles { options, file, sb, made, files: PoolFiles { data, log } } = files;
+        let OpenFiles { options, file, sb, made, files: PoolFiles { data, log }, recent } = files;
         let mut pool = match log {
             Some(_) if made == Made::ToLoad => Self::open_to_load(directory, &options, sb, file, data)?,
-            Some(log) => Self::open_file(directory, &options, sb, file, data, log)?,
+            Some(log) => Self::open_file(directory, &options, sb, file, (data, log), recent)?,
             None => Self::open_mapped(directory, &options, sb, file, data)?,
         };
         pool.report.created = made != Made::Before;
@@ -99,8 +100,8 @@ impl Pool {
         options: &PoolOptions,
         sb: Superblock,
         file: LockedPool,
-        data: DataFiles,
-        log: PoolFile,
+        (data, log): (DataFiles, PoolFile),
+        recent: Option<UnusedRecent>,
     ) -> Result<Self> {
         let storage = &*options.storage;
         let recovered = recover(options, directory, &sb, data, log)?;
@@ -113,7 +114,7 @@ impl Pool {
         if options.config.keeps_recent {
             recovered.remove_superfluous(storage, &sb)?;
         }
-        let left = recovered.deferred(storage, directory, &sb)?;
+        let left = recovered.deferred(options, directory, &sb)?;
         let mut superblock = SuperblockFile::new(file, sb);
         superblock.save()?;
         let parts = recovered.into_parts(
@@ -121,8 +122,9 @@ impl Pool {
             directory,
             superblock,
             options.config.keeps_recent,
+            recent,
         )?;
-        let medium = Arc::new(FileMedium::new(parts, &options.config, options.background));
+        let medium = Arc::new(FileMedium::new(parts, options));
         // From here on it is a pool, so that its drop ends the threads that have been started.
         let mut pool = Self {
             region: medium.region(),
@@ -365,7 +367,6 @@ impl Pool {
         self.stop();
         if medium.is_settled() {
             medium.mark_clean()?;
-            medium.remove_recent();
             medium.leave_index(index);
         }
         Ok(())

@@ -103,7 +103,7 @@ impl PoolFile {
         let corrupt = |path, what: &str| Err(Error::Corrupt { path, offset: 0, what: what.into() });
         match kind_of(storage, &path)? {
             PathKind::Missing => return corrupt(path, "the file is missing"),
-            PathKind::Folder => return corrupt(path, "it is a folder, not a file"),
+            PathKind::Folder => return corrupt(path, "it is a directory, not a file"),
             PathKind::File => {}
         }
         let how = if read_only { OpenHow::Read } else { OpenHow::Write };
@@ -200,9 +200,13 @@ impl PoolFile {
         self.file.cut_off(len, site).map_err(|e| self.error("shorten", &e))
     }
 
-    /// See [`StorageFile::punch`].
-    pub(crate) fn punch(&self, offset: u64, len: u64, site: Site) -> Result<()> {
-        self.file.punch(offset, len, site).map_err(|e| self.error("write", &e))
+    /// See [`StorageFile::punch`]. False, too, where the medium has no space to record a hole: then any part of the
+    /// range may be one.
+    pub(crate) fn punch(&self, offset: u64, len: u64, site: Site) -> Result<bool> {
+        match self.file.punch(offset, len, site) {
+            Err(e) if is_no_space(&e) => Ok(false),
+            punched => punched.map_err(|e| self.error("write", &e)),
+        }
     }
 
     pub(crate) fn prepare_durable(&self) -> Result<()> {

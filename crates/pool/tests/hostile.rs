@@ -311,7 +311,7 @@ fn files_cut_short_missing_or_of_another_kind() {
             let expected = if name == "pool" { "no file `pool`" } else { "the file is missing" };
             refused(&path, &format!("{name} missing"), expected);
             std::fs::create_dir(&file).unwrap();
-            refused(&path, &format!("{name} is a folder"), "folder");
+            refused(&path, &format!("{name} is a directory"), "is a directory");
             std::fs::remove_dir(&file).unwrap();
             let made = std::process::Command::new("mkfifo").arg(&file).status();
             assert!(made.unwrap().success());
@@ -330,7 +330,7 @@ fn what_is_not_a_pool_is_told_apart() {
     let absent = options().create(Create::Never).open(&path).unwrap_err();
     assert!(matches!(absent, Error::NotFound { .. }));
     std::fs::write(&path, b"I am a file").unwrap();
-    refused(&path, "a file", "a pool is a folder");
+    refused(&path, "a file", "a pool is a directory");
     assert_eq!(std::fs::read(&path).unwrap(), b"I am a file");
     std::fs::remove_file(&path).unwrap();
     std::fs::create_dir(&path).unwrap();

@@ -1,13 +1,17 @@
 //! Space that a pool gives back: holes in the data file, whatever interrupts making them, and none where space was
 //! asked for again.
 
+#[path = "support/hooked.rs"]
+mod hooked;
+
+use hooked::{Access, hooked};
 use mangrove_pool::{
     Create, Error, Fault, FaultKind, Faulty, Medium, Operation, OsStorage, Pool, PoolOptions, Range,
 };
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 const PAGE: u64 = 4096;
 /// Pages of a part that is given back as a whole.
@@ -297,4 +301,161 @@ fn a_full_medium_refuses_what_is_asked_for_and_nothing_else() {
     let pool = options().open(&path).unwrap();
     let found: Vec<_> = (0..PARTS).map(|number| filled(&pool, number).unwrap()).collect();
     assert_eq!(found, [9, 8, 0, 7, 7, 7]);
+}
+
+/// A storage whose every hole fails like this.
+fn without_holes(kind: FaultKind) -> Faulty {
+    let faulty = Faulty::new(Arc::new(OsStorage));
+    faulty.plant(Fault { file: None, operations: vec![Operation::Punch], nth: 0, kind });
+    faulty
+}
+
+/// XFS, completely full, has no space to record a hole; other file systems have no holes.
+#[test]
+fn where_no_hole_can_be_made_there_are_zeros() {
+    let dir = folder();
+    for (number, kind) in
+        [libc::ENOSPC, libc::EDQUOT, libc::EOPNOTSUPP].map(FaultKind::ErrnoForEver).into_iter().enumerate()
+    {
+        let path = dir.path().join(number.to_string());
+        let faulty = without_holes(kind);
+        let options = || options().storage(Arc::new(faulty.clone()));
+        let pool = options().open(&path).unwrap();
+        fill_all(&pool);
+        pool.checkpoint().unwrap();
+        assert!((0..3).all(|number| give_back(&pool, number)));
+        pool.checkpoint().unwrap_or_else(|e| panic!("{kind:?}: {e}"));
+        assert!(faulty.struck());
+        assert_eq!(image_blocks(&path), PAGE + PARTS * PART_BYTES, "{kind:?}");
+        // The next process makes what is left to do of this one's.
+        assert!(give_back(&pool, 3));
+        pool.region().drain().unwrap();
+        drop(pool);
+        let pool = options().open(&path).unwrap();
+        pool.region().provide(part(1)).unwrap();
+        fill(&pool, 1, 8);
+        pool.close().unwrap_or_else(|e| panic!("{kind:?}: {e}"));
+        assert_eq!(Pool::check(&path).unwrap().damage, []);
+        let pool = options().open(&path).unwrap();
+        assert!(pool.open_report().was_clean);
+        let found: Vec<_> = (0..PARTS).map(|number| filled(&pool, number).unwrap()).collect();
+        assert_eq!(found, [0, 8, 0, 0, 7, 7], "{kind:?}");
+    }
+}
+
+#[test]
+fn a_hole_that_is_made_in_part_is_zeros_as_a_whole() {
+    let dir = folder();
+    let path = dir.path().join("p");
+    let pool = options().storage(Arc::new(without_holes(FaultKind::Short))).open(&path).unwrap();
+    fill_all(&pool);
+    pool.checkpoint().unwrap();
+    assert!(give_back(&pool, 0));
+    pool.checkpoint().unwrap();
+    assert_eq!(image_blocks(&path), PAGE + PARTS * PART_BYTES - PART_BYTES / 2, "no zeros in the hole");
+    pool.close().unwrap();
+    assert_eq!(Pool::check(&path).unwrap().damage, []);
+    let pool = options().open(&path).unwrap();
+    assert_eq!([0, 1].map(|number| filled(&pool, number)), [Some(0), Some(7)]);
+}
+
+/// Zeros where no hole can be made take no space that the pages did not have.
+#[test]
+fn what_never_had_space_gets_none_when_it_is_given_back() {
+    let dir = folder();
+    for code in [libc::ENOSPC, libc::EOPNOTSUPP] {
+        let path = dir.path().join(code.to_string());
+        let faulty = without_holes(FaultKind::ErrnoForEver(code));
+        let pool = options().storage(Arc::new(faulty.clone())).open(&path).unwrap();
+        for number in [1, PARTS - 1] {
+            pool.region().provide(part(number)).unwrap();
+            fill(&pool, number, 7);
+        }
+        pool.checkpoint().unwrap();
+        let used = image_blocks(&path);
+        assert!(used < 3 * PART_BYTES, "{used} bytes for two parts");
+        let all = Range { offset: PAGE, len: PARTS * PART_BYTES };
+        // SAFETY: only this thread uses the region.
+        assert!(unsafe { pool.region().give_back(all) }.unwrap());
+        pool.checkpoint().unwrap();
+        assert!(faulty.struck());
+        assert_eq!(image_blocks(&path), used, "errno {code}");
+        pool.close().unwrap();
+        assert_eq!(Pool::check(&path).unwrap().damage, []);
+    }
+}
+
+/// Gives part 0 back, and while the checkpoint of that is under way, asks for it, writes it and gives it back again.
+/// `last` is called before that checkpoint goes on.
+fn give_back_amid_a_checkpoint(path: &Path, last: impl Fn(&Pool) + Send + Sync + 'static) -> Arc<Pool> {
+    let (shared, done) = (Arc::new(OnceLock::<Weak<Pool>>::new()), Arc::new(OnceLock::new()));
+    let amid = {
+        let (shared, done) = (Arc::clone(&shared), Arc::clone(&done));
+        move |access: Access, name: &str, _: u64| {
+            let writes_sums = access == Access::Write && name == "sums";
+            if let Some(pool) = shared.get().filter(|_| writes_sums).and_then(Weak::upgrade) {
+                done.get_or_init(|| {
+                    pool.region().provide(part(0)).unwrap();
+                    fill(&pool, 0, 8);
+                    pool.region().drain().unwrap();
+                    give_back(&pool, 0);
+                    last(&pool);
+                });
+            }
+        }
+    };
+    let pool = Arc::new(options().storage(hooked(amid)).open(path).unwrap());
+    fill_all(&pool);
+    pool.checkpoint().unwrap();
+    assert!(give_back(&pool, 0));
+    shared.set(Arc::downgrade(&pool)).unwrap();
+    pool.checkpoint().unwrap();
+    assert!(done.get().is_some());
+    pool
+}
+
+/// The log behind the checkpoint has bytes for a part that is in the list of holes already.
+#[test]
+fn a_checkpoint_makes_no_hole_where_the_log_behind_it_has_bytes() {
+    let dir = folder();
+    let path = dir.path().join("p");
+    let pool = give_back_amid_a_checkpoint(&path, |_| ());
+    assert_eq!(image_blocks(&path), PAGE + PARTS * PART_BYTES, "the write behind the checkpoint needs it");
+    pool.checkpoint().unwrap();
+    assert_eq!(image_blocks(&path), PAGE + (PARTS - 1) * PART_BYTES, "now nothing does");
+    assert_eq!([0, 1].map(|number| filled(&pool, number)), [Some(0), Some(7)]);
+}
+
+/// The same, when a crash has interrupted the checkpoint and the next process repeats it.
+#[test]
+fn a_repeated_checkpoint_makes_no_hole_where_the_log_behind_it_has_bytes() {
+    let dir = folder();
+    let (path, crashed) = (dir.path().join("p"), dir.path().join("crashed"));
+    let copy = {
+        let (path, crashed) = (path.clone(), crashed.clone());
+        move |pool: &Pool| {
+            pool.region().drain().unwrap();
+            std::fs::create_dir(&crashed).unwrap();
+            for name in ["pool", "image", "sums", "log"] {
+                std::fs::copy(path.join(name), crashed.join(name)).unwrap();
+            }
+        }
+    };
+    drop(give_back_amid_a_checkpoint(&path, copy));
+    let used = Arc::new(Mutex::new(Vec::new()));
+    let storage = {
+        let (used, crashed) = (Arc::clone(&used), crashed.clone());
+        hooked(move |access, name, _| {
+            if access == Access::Write && name == "sums" {
+                used.lock().unwrap().push(image_blocks(&crashed));
+            }
+        })
+    };
+    let pool = options().storage(storage).open(&crashed).unwrap();
+    pool.checkpoint().unwrap();
+    let all = PAGE + PARTS * PART_BYTES;
+    assert_eq!(*used.lock().unwrap(), [all, all], "before the repeated checkpoint, and before the next");
+    assert_eq!(image_blocks(&crashed), all - PART_BYTES);
+    pool.close().unwrap();
+    assert_eq!(Pool::check(&crashed).unwrap().damage, []);
 }

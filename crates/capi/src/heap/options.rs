@@ -214,7 +214,7 @@ pub unsafe extern "C" fn mangrove_heap_options_set_capacity(
 
 /// Bytes that the heap's redo log may grow to, 16 KiB to 1 GiB; on persistent memory the bytes of each of its
 /// logs. They bound the time of recovery, and the burst of transactions that is accepted without waiting.
-/// Default: 1 GiB; on persistent memory 64 MiB.
+/// Default: 1 GiB, of which a heap that is opened copy on write uses 256 MiB; on persistent memory 64 MiB.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mangrove_heap_options_set_log_bytes(
     options: *mut mangrove_heap_options,

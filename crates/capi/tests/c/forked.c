@@ -84,6 +84,7 @@ static void fork_beside_writers(const char *path) {
             refused(mangrove_map_put(map, S("busy 1"), S("x")));
             refused(mangrove_map_delete_range(map, &every, NULL));
             refused(mangrove_map_compact(map));
+            refused(mangrove_map_stat(map, &(mangrove_stat){.size = sizeof(mangrove_stat)}));
             _exit(0);
         }
         CHECK(waitpid(pid, &status, 0) == pid);

@@ -1,4 +1,4 @@
-/* What a program does wrong inside and around transactions: an error and a sentence, everything undone, and the heap
+/* What a program does wrong inside and around transactions: an error and a message, everything undone, and the heap
  * goes on. */
 #include "heap.h"
 #include <pthread.h>

@@ -379,13 +379,13 @@ impl StorageFile for DiskFile {
         Ok(())
     }
 
-    fn punch(&self, offset: u64, len: u64, site: Site) -> io::Result<()> {
+    fn punch(&self, offset: u64, len: u64, site: Site) -> io::Result<bool> {
         let part = pages_of(self.file, offset, len);
         // A hole may be made once more.
         self.disk.lock().holes.retain(|page| !part.contains(page));
         self.write_at(offset, &vec![0; len as usize], site)?;
         self.disk.lock().holes.extend((part.start.1..part.end.1).map(|page| (self.file, page)));
-        Ok(())
+        Ok(true)
     }
 
     fn cut_off(&self, len: u64, _site: Site) -> io::Result<()> {

@@ -3,7 +3,7 @@
 //! The records of a class would fit into fewer segments than it has when it has segments to spare. The sparsest are
 //! emptied: their free slots are set aside, so that new records go to the others, which have room for all. What moves
 //! out of them, or is freed there by a writer, is set aside, too. At the end all of it becomes free again, and with
-//! that the segment, unless a batch that was being prepared had a slot of it.
+//! that the segment, unless a batch that was being prepared had a slot of it. A writer that finds no slot ends it.
 
 use super::moving::Moving;
 use super::slab::{EXTENT_TAIL, SlabAllocator};

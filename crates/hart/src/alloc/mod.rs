@@ -7,6 +7,8 @@ mod leafbit;
 mod moving;
 mod segments;
 mod slab;
+mod without_space;
 
 pub(crate) use segments::provide_again;
 pub(crate) use slab::SlabAllocator;
+pub(crate) use without_space::WithoutSpace;

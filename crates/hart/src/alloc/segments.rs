@@ -12,6 +12,7 @@
 //!    given back, or that a crash may have taken, is asked for before the segment is used. The directory gets space
 //!    with the segments whose entries it holds; the rest of it has none.
 
+use super::without_space::{WithoutSpace, is_blank};
 use crate::format::layout::{DIRECTORY, ROOT_HIGH_WATER, SegmentKind, Tag, encode_kind, seal};
 use crate::format::space::MapSpace;
 use crate::{Error, Options, Result};
@@ -38,8 +39,8 @@ struct FreeRuns {
     high_water: u32,
     /// Free segments whose durable entry is not clear yet.
     stale: Vec<u32>,
-    /// Free segments that must be provided before they are used.
-    unprovided: BTreeSet<u32>,
+    /// Free segments that must be provided before they are used, and for how many bytes of each space may lack.
+    unprovided: BTreeMap<u32, u64>,
     /// Those of them whose space this process gave back.
     given_back: BTreeSet<u32>,
 }
@@ -51,6 +52,42 @@ impl FreeRuns {
         self.free.remove(&start);
         if len > count {
             self.free.insert(start + count, len - count);
+        }
+        Some(start)
+    }
+
+    /// The bytes for which `count` segments from `start` on may lack space.
+    fn lacking(&self, start: u32, count: u32) -> u64 {
+        self.unprovided.range(start..start + count).map(|(_, bytes)| bytes).sum()
+    }
+
+    /// Takes the `count` consecutive segments that lack the least space, if that is less than `most`. O(segments).
+    fn least_lacking(&mut self, count: u32, mut most: u64) -> Option<u32> {
+        let mut found = None;
+        for (&run, &len) in self.free.iter().filter(|(_, len)| **len >= count) {
+            let mut bytes = vec![0; len as usize];
+            for (segment, lacking) in self.unprovided.range(run..run + len) {
+                bytes[(segment - run) as usize] = *lacking;
+            }
+            let mut lacking: u64 = bytes[..count as usize].iter().sum();
+            for start in 0..=len - count {
+                if lacking < most {
+                    (found, most) = (Some((run, len, run + start)), lacking);
+                }
+                let next = bytes.get((start + count) as usize).copied().unwrap_or(0);
+                lacking = lacking + next - bytes[start as usize];
+            }
+            if most == 0 {
+                break;
+            }
+        }
+        let (run, len, start) = found?;
+        self.free.remove(&run);
+        if start > run {
+            self.free.insert(run, start - run);
+        }
+        if run + len > start + count {
+            self.free.insert(start + count, run + len - start - count);
         }
         Some(start)
     }
@@ -75,6 +112,7 @@ impl FreeRuns {
 #[derive(Debug, Default)]
 pub(crate) struct SegmentPool {
     runs: Mutex<FreeRuns>,
+    segment_bytes: u64,
     grow_segments: u32,
     memory_bytes_max: Option<u64>,
     /// The map, in messages.
@@ -87,6 +125,7 @@ impl SegmentPool {
         let grow_segments = (options.grow_bytes >> space.geometry.shift).clamp(1, 1 << 20) as u32;
         Self {
             runs: Mutex::new(FreeRuns { high_water, ..FreeRuns::default() }),
+            segment_bytes: space.geometry.segment_bytes(),
             grow_segments,
             memory_bytes_max: options.memory_bytes_max,
             path: options.path.clone(),
@@ -103,11 +142,12 @@ impl SegmentPool {
         self.runs.lock().free.values().map(|len| u64::from(*len)).sum()
     }
 
-    /// Of them, those that the medium is known to have space for.
+    /// Of them, those that the medium is known to have space for; space for parts of segments counts together.
     pub(crate) fn provided_count(&self) -> u64 {
         let runs = self.runs.lock();
         let free: u64 = runs.free.values().map(|len| u64::from(*len)).sum();
-        free.saturating_sub(runs.unprovided.len() as u64)
+        let lacking: u64 = runs.unprovided.values().sum();
+        (free * self.segment_bytes).saturating_sub(lacking) / self.segment_bytes
     }
 
     /// Allocates `count` consecutive segments, whose entries are durably free. Returns the first; they may hold
@@ -121,13 +161,18 @@ impl SegmentPool {
             start = runs.first_fit(count);
         }
         let start = start.ok_or_else(|| unreachable_growth(space))?;
-        match provide(space, &mut runs, start..start + count) {
-            Ok(()) => Ok(start),
-            Err(e) => {
-                runs.put_back(start, count);
-                Err(e)
-            }
+        let Err(full) = provide(space, &mut runs, start..start + count) else { return Ok(start) };
+        runs.put_back(start, count);
+        if !is_no_space(&full) {
+            return Err(full.into());
         }
+        // The lowest segments may be holes, and others have space.
+        let lacking = runs.lacking(start, count);
+        let Some(start) = runs.least_lacking(count, lacking) else { return Err(full.into()) };
+        provide(space, &mut runs, start..start + count).map(|()| start).map_err(|e| {
+            runs.put_back(start, count);
+            e.into()
+        })
     }
 
     /// Frees segments whose entries are durably free, or listed in `stale`.
@@ -135,19 +180,28 @@ impl SegmentPool {
         self.runs.lock().put_back(start, count);
     }
 
-    /// Recovery's `release`; whether the medium has space for the segments is not known.
-    pub(crate) fn release_recovered(&self, start: u32, count: u32) {
-        let mut runs = self.runs.lock();
-        runs.unprovided.extend(start..start + count);
-        runs.put_back(start, count);
-    }
-
-    /// As `release_recovered`; the entry of `segment` must be cleared before any segment is allocated.
+    /// As `release`, for recovery; the entry of `segment` must be cleared before any segment is allocated.
     pub(crate) fn release_stale(&self, segment: u32, count: u32) {
         let mut runs = self.runs.lock();
         runs.stale.push(segment);
-        runs.unprovided.extend(segment..segment + count);
         runs.put_back(segment, count);
+    }
+
+    /// Notes for which free segments the medium may have no space. For recovery, once it has released all.
+    pub(crate) fn note_without_space(&self, space: &MapSpace, without: &WithoutSpace) {
+        let runs = &mut *self.runs.lock();
+        for (&start, &len) in &runs.free {
+            let range = bytes_of(space, start..start + len);
+            for part in without.within(range.offset..range.offset + range.len) {
+                let mut at = part.start;
+                while at < part.end {
+                    let (segment, _) = space.geometry.locate(at);
+                    let end = part.end.min(space.geometry.start(segment + 1));
+                    *runs.unprovided.entry(segment).or_default() += end - at;
+                    at = end;
+                }
+            }
+        }
     }
 
     /// Gives the space of all free segments back to the medium. Returns the bytes.
@@ -168,7 +222,7 @@ impl SegmentPool {
                 break;
             }
             bytes += range.len;
-            runs.unprovided.insert(segment);
+            runs.unprovided.insert(segment, range.len);
             runs.given_back.insert(segment);
         }
         Ok(bytes)
@@ -200,7 +254,7 @@ impl SegmentPool {
         let granted = match provide_new(space, old, generous) {
             Ok(()) => generous,
             // A nearly full medium may still have space for what is needed now.
-            Err(MediumError::NoSpace { .. } | MediumError::FileLimit { .. }) if generous > needed => {
+            Err(e) if is_no_space(&e) && generous > needed => {
                 provide_new(space, old, needed)?;
                 needed
             }
@@ -250,7 +304,11 @@ fn provide_new(space: &MapSpace, high_water: u32, count: u32) -> mangrove_pool::
 }
 
 /// Invariant 4, for free segments that are being allocated.
-fn provide(space: &MapSpace, runs: &mut FreeRuns, segments: std::ops::Range<u32>) -> Result<()> {
+fn provide(
+    space: &MapSpace,
+    runs: &mut FreeRuns,
+    segments: std::ops::Range<u32>,
+) -> mangrove_pool::Result<()> {
     if runs.unprovided.range(segments.clone()).next().is_none() {
         return Ok(());
     }
@@ -264,18 +322,49 @@ fn provide(space: &MapSpace, runs: &mut FreeRuns, segments: std::ops::Range<u32>
 
 /// Asks once more for the space of what recovery found in use below the high water: a crash may have taken space that
 /// was reserved and never written, which a later write needs.
-pub(crate) fn provide_again(space: &MapSpace, high_water: u32, used: &[std::ops::Range<u32>]) -> Result<()> {
+///
+/// It cannot have taken space of a segment of which the data file has a page, since the checkpoint that wrote the page
+/// synced the file. Of any other segment in use the log has a page that is not zero. So where there is no such page,
+/// as after closing, nothing is asked for: there are file systems where that would fail for want of space although all
+/// of it is reserved.
+pub(crate) fn provide_again(
+    space: &MapSpace,
+    high_water: u32,
+    used: &[std::ops::Range<u32>],
+    without: &WithoutSpace,
+) -> Result<()> {
     let directory = space.geometry.directory;
     let end = space.geometry.directory_entry(high_water).next_multiple_of(PAGE_BYTES);
     // The root page, and the part of the directory that is in use.
-    space.region.provide(Range { offset: 0, len: DIRECTORY })?;
-    if end > directory {
-        space.region.provide(Range { offset: directory, len: end - directory })?;
-    }
-    for segments in used {
-        space.region.provide(bytes_of(space, segments.clone()))?;
+    let front = [0..DIRECTORY, directory..end];
+    let segments = used.iter().map(|run| {
+        let range = bytes_of(space, run.clone());
+        range.offset..range.offset + range.len
+    });
+    let parts: Vec<_> = front.into_iter().chain(segments).flat_map(|range| without.within(range)).collect();
+    if parts.iter().any(|part| !is_blank(&space.region, part)) {
+        parts.into_iter().try_for_each(|part| provide_by_halves(space, part))?;
     }
     Ok(())
+}
+
+/// Asks for the space of whole pages; where there is none for all, for that of smaller and smaller parts: a file system
+/// may want space for all bytes that it is asked for at a time, also for those that have it.
+fn provide_by_halves(space: &MapSpace, part: std::ops::Range<u64>) -> mangrove_pool::Result<()> {
+    let len = part.end - part.start;
+    match space.region.provide(Range { offset: part.start, len }) {
+        Err(e) if is_no_space(&e) && len > PAGE_BYTES => {
+            let middle = part.start + (len / 2).next_multiple_of(PAGE_BYTES);
+            provide_by_halves(space, part.start..middle)?;
+            provide_by_halves(space, middle..part.end)
+        }
+        provided => provided,
+    }
+}
+
+/// True when the medium is full, or a file may not grow.
+fn is_no_space(e: &MediumError) -> bool {
+    matches!(e, MediumError::NoSpace { .. } | MediumError::FileLimit { .. })
 }
 
 fn clear_stale(space: &MapSpace, stale: &mut Vec<u32>) {
@@ -299,4 +388,34 @@ pub(super) fn set_kind(space: &MapSpace, segment: u32, kind: SegmentKind) {
     let entry = space.geometry.directory_entry(segment);
     space.region.store(entry, encode_kind(segment, kind), Ordering::Release);
     space.region.flush(entry, 8);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_run_that_lacks_the_least_space_is_found() {
+        let free = BTreeMap::from([(0, 6), (10, 4), (20, 1)]);
+        let unprovided = BTreeMap::from([(0, 9), (1, 9), (2, 9), (3, 4), (4, 4), (5, 9), (11, 1)]);
+        let runs = || FreeRuns { free: free.clone(), unprovided: unprovided.clone(), ..FreeRuns::default() };
+        let take = |count, most| {
+            let mut runs = runs();
+            runs.least_lacking(count, most).map(|start| (start, runs.free.into_iter().collect::<Vec<_>>()))
+        };
+        assert_eq!(take(1, 9), Some((10, vec![(0, 6), (11, 3), (20, 1)])));
+        assert_eq!(take(2, 18), Some((12, vec![(0, 6), (10, 2), (20, 1)])));
+        assert_eq!(take(3, 27), Some((10, vec![(0, 6), (13, 1), (20, 1)])));
+        assert_eq!(take(4, 31), Some((10, vec![(0, 6), (20, 1)])));
+        assert_eq!(take(5, 36), Some((0, vec![(5, 1), (10, 4), (20, 1)])));
+        assert_eq!((take(5, 35), take(7, u64::MAX)), (None, None));
+    }
+
+    #[test]
+    fn a_run_that_is_taken_from_the_middle_leaves_two() {
+        let (free, unprovided) = (BTreeMap::from([(3, 5)]), BTreeMap::from([(3, 8), (4, 7), (7, 8)]));
+        let mut runs = FreeRuns { free, unprovided, ..FreeRuns::default() };
+        assert_eq!(runs.least_lacking(2, runs.lacking(3, 2)), Some(5));
+        assert_eq!(runs.free.into_iter().collect::<Vec<_>>(), [(3, 2), (7, 1)]);
+    }
 }

@@ -448,6 +448,13 @@ impl SlabAllocator {
         }
     }
 
+    /// As `reclaim_idle`, and frees what a compaction has set aside, which ends that: a writer needs it more. Not for
+    /// the thread that moves records.
+    pub(crate) fn reclaim_all(&self, exclusive: &LaneToken<'_>) {
+        self.end_moving();
+        self.reclaim_idle(exclusive);
+    }
+
     /// Bytes of the value block that begins at `offset`, or none when no block can begin there. Readers are bounded
     /// by it.
     #[inline]

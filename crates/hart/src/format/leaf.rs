@@ -221,8 +221,7 @@ impl Meta {
     /// True if an update that a crash stopped wrote this leaf to replace `other`, of the same key. Other values than
     /// those behind the key replace what is there in its slot, so a leaf never replaces another by one of them.
     pub(crate) fn succeeds(self, other: Self) -> bool {
-        let follows = other.kind() != KIND_SLOT || self.generation() == other.next_generation();
-        self.kind() == KIND_SLOT && follows
+        self.kind() == KIND_SLOT && self.generation() == other.next_generation()
     }
 
     #[inline]
@@ -338,6 +337,7 @@ mod tests {
         for other in [Value::inline(b"inline"), Value::block(4096)] {
             let meta = Meta::new(key.len(), key_crc(key), other);
             assert!(of(0).succeeds(meta) && !meta.succeeds(of(0)) && !meta.succeeds(meta));
+            assert!(!of(1).succeeds(meta), "it has succeeded another one");
         }
     }
 

@@ -36,7 +36,7 @@ const FAILURES_BEFORE_CAUTION: u32 = 3;
 /// Failed reads after which the cursor reads under the lock.
 const FAILURES_BEFORE_LOCK: u32 = 16;
 /// The last place of a node; places are its end and 256 bytes.
-const LAST_PLACE: i32 = 256;
+pub(super) const LAST_PLACE: i32 = 256;
 
 /// The order in which a cursor walks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -56,11 +56,18 @@ impl Leaf {
         }
     }
 
-    /// Prefetches the lines of the leaf that the hint names, from the line number `first` on.
+    /// Prefetches the first line of the leaf, and the others that the hint names.
     #[inline]
-    pub(crate) fn prefetch_lines(self, first: usize) {
+    pub(crate) fn prefetch(self) {
+        mangrove_sys::prefetch_read(self.address() as *const u8);
+        self.prefetch_further();
+    }
+
+    /// Prefetches the lines of the leaf that the hint names beyond the first.
+    #[inline]
+    pub(crate) fn prefetch_further(self) {
         if let LeafHint::Lines(lines) = self.hint() {
-            for line in first..lines {
+            for line in 1..lines {
                 mangrove_sys::prefetch_read((self.address() as *const u8).wrapping_add(64 * line));
             }
         }

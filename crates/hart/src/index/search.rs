@@ -63,7 +63,7 @@ impl<K: KeySource> Index<K> {
                 }
                 Child::Leaf(leaf) => {
                     // The whole record, while its first line is on its way.
-                    leaf.prefetch_lines(1);
+                    leaf.prefetch_further();
                     break leaf;
                 }
                 Child::Node => {

@@ -36,7 +36,7 @@ impl<K: KeySource> Index<K> {
         let mut ask = |word: Word| match word.child() {
             Child::Empty => Word::EMPTY,
             Child::Leaf(leaf) => {
-                leaf.prefetch_lines(0);
+                leaf.prefetch();
                 arrive(leaf);
                 Word::EMPTY
             }

@@ -20,6 +20,7 @@
 use crate::batch::Op;
 use crate::bounds::is_beyond;
 use crate::concurrency::writer_gate::{ExclusivePermit, LaneToken};
+use crate::error::twice_if_full;
 use crate::format::layout::{LEAF_KEY, LEAF_META, LEAF_WORD, ROOT_BATCH, Tag, seal};
 use crate::format::leaf::{INLINE_BYTES_MAX, Meta, Value, key_crc, value_at};
 use crate::format::redo_list;
@@ -96,6 +97,10 @@ impl Effect {
         leaf.into_iter().chain(block)
     }
 
+    fn is_move(&self) -> bool {
+        matches!(self, Self::MoveLeaf { .. } | Self::MoveValue { .. })
+    }
+
     /// Slots and blocks that the move has allocated.
     pub(super) fn moved_to(&self) -> impl Iterator<Item = u64> + use<> {
         let (leaf, block) = match *self {
@@ -130,13 +135,8 @@ impl Hart {
             return self.change(key, value, expect, mode).map(|_| ());
         }
         let preparing = self.preparing.read();
-        let prepared = match self.prepare_all(&ops) {
-            Err(e) if e.is_full() => {
-                self.alloc.reclaim_idle(&self.writer_gate.close().lane());
-                self.prepare_all(&ops)?
-            }
-            answer => answer?,
-        };
+        let make_room = || self.alloc.reclaim_all(&self.writer_gate.close().lane());
+        let prepared = twice_if_full(make_room, || self.prepare_all(&ops))?;
         let pending = self.read_gate.begin_write();
         let lsn = {
             let exclusive = self.writer_gate.close();
@@ -273,11 +273,15 @@ impl Hart {
         flusher: &mut Flusher<'_>,
     ) -> Result<Option<Effect>> {
         let slot = self.index.get(op.key, |leaf| self.space.offset(leaf));
+        let mut new_leaf = |before, value| {
+            let make_room = || self.alloc.reclaim_all(exclusive);
+            twice_if_full(make_room, || {
+                self.prepare_leaf(exclusive, op.key, before, value, op.value, flusher)
+            })
+        };
         Ok(match (slot, value) {
             (None, None) => None,
-            (None, Some(value)) => {
-                Some(self.prepare_leaf(exclusive, op.key, None, value, op.value, flusher)?)
-            }
+            (None, Some(value)) => Some(new_leaf(None, value)?),
             (Some(slot), None) => {
                 let (meta, word) = self.space.leaf_words(slot);
                 Some(Effect::Remove(slot, Value { kind: meta.kind(), word }))
@@ -286,8 +290,7 @@ impl Hart {
                 let (meta, word) = self.space.leaf_words(slot);
                 let old = Value { kind: meta.kind(), word };
                 if value.is_in_slot() {
-                    let leaf = self.prepare_leaf(exclusive, op.key, Some(meta), value, op.value, flusher)?;
-                    return Ok(Some(leaf.replacing(slot, old)));
+                    return Ok(Some(new_leaf(Some(meta), value)?.replacing(slot, old)));
                 }
                 let key_crc = key_crc(op.key);
                 let (meta, value) = match meta.updated(key_crc, old, value) {
@@ -318,13 +321,7 @@ impl Hart {
         flusher: &mut Flusher<'_>,
     ) -> Result<Effect> {
         let len = value.leaf_bytes(key.len());
-        let slot = match self.alloc.alloc_leaf(exclusive, len) {
-            Err(e) if e.is_full() => {
-                self.alloc.reclaim_idle(exclusive);
-                self.alloc.alloc_leaf(exclusive, len)?
-            }
-            answer => answer?,
-        };
+        let slot = self.alloc.alloc_leaf(exclusive, len)?;
         let region = self.region();
         let meta = Meta::fresh(key.len(), key_crc(key), before, value).0;
         let by_bit = !self.alloc.leaf_bit(slot);
@@ -366,6 +363,7 @@ impl Hart {
         }
     }
 
+    /// Commits `steps`, all of which move records or none; returns the log position behind them.
     pub(super) fn commit(&self, exclusive: &ExclusivePermit<'_>, steps: &[BatchStep<'_>]) -> Result<Lsn> {
         let lane = &exclusive.lane();
         if steps.is_empty() {
@@ -401,7 +399,10 @@ impl Hart {
         // Durable-order 2: the commit before its first effect.
         region.fence();
         let lsn = region.appended();
-        self.read_gate.begin_publish(steps.iter().map(|s| s.key), self.flushed(lsn));
+        // What has moved is as durable as it was: a crash shows it at its old place or at its new one.
+        let is_new = !steps[0].effect.is_move();
+        let readers_wait_for = if is_new { self.flushed(lsn) } else { 0 };
+        self.read_gate.begin_publish(steps.iter().map(|s| s.key), readers_wait_for);
         self.publish(steps, &redo);
         // Durable-order 3: the effects before the list is given up.
         region.fence();

@@ -8,6 +8,7 @@
 //! has a greater one: recovery finds the greatest in the headers, and those of a fresh segment are zero.
 
 use crate::concurrency::writer_gate::LaneToken;
+use crate::error::twice_if_full;
 use crate::format::layout::{
     CHUNK_REMOVALS, CHUNK_REMOVALS_SEAL, REDO_ENTRY_BYTES, REMOVALS_NUMBER_BITS, ROOT_BATCH_AREA,
     ROOT_BATCH_AREA_BYTES, removals_seal,
@@ -92,13 +93,9 @@ impl BatchRedo {
             return Err(Error::Unsupported { what: "the batch is too large; write it in parts".into() });
         }
         let count = bytes.div_ceil(hart.space.geometry.segment_bytes()) as u32;
-        let first = match hart.alloc.alloc_segments(count) {
-            Err(e) if e.is_full() => {
-                hart.alloc.reclaim_idle(exclusive);
-                hart.alloc.alloc_segments(count)?
-            }
-            answer => answer?,
-        };
+        // Not for moves, of which a batch has few.
+        let make_room = || hart.alloc.reclaim_all(exclusive);
+        let first = twice_if_full(make_room, || hart.alloc.alloc_segments(count))?;
         Ok((hart.space.geometry.start(first), Some((first, count))))
     }
 }

@@ -5,17 +5,21 @@
 //! old one's. A value that moves is written to a new block, and its leaf's words change as for an update.
 //!
 //! The gate is closed for a batch at a time, so writers wait for tens of records, not for all. Where the medium or the
-//! region has no space left for a record, compaction ends there; it needs no space of its own, since it moves records
-//! only into slots that are free already.
+//! region has no space left for a record, compaction ends, also for a record that a writer writes; it needs no space of
+//! its own, since it moves records only into slots that are free already.
+//!
+//! Nobody waits for moves: neither a reader, since what it reads is as durable as before, nor the thread that moves,
+//! before the end.
 
 use crate::concurrency::writer_gate::LaneToken;
+use crate::error::twice_if_full;
 use crate::format::leaf::{Value, key_crc};
 use crate::hart::Hart;
 use crate::index::Direction;
 use crate::operations::batch_commit::{BatchStep, Effect};
 use crate::operations::flusher::Flusher;
 use crate::operations::read::Read;
-use crate::{Compaction, Result, WriteMode};
+use crate::{Compaction, Result};
 use std::ops::{Bound, Range};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -57,10 +61,13 @@ impl Hart {
         self.check_writable()?;
         self.alloc.begin_moving(&self.writer_gate);
         let moved = self.move_all(pace);
+        // What follows empties segments outside the gate, and `check` reads what the allocator has of each.
+        let emptying = self.preparing.read();
         self.alloc.end_moving();
         self.alloc.reclaim_idle(&self.writer_gate.close().lane());
         let records_moved = moved?;
         let bytes_given_back = self.alloc.pool.give_back(&self.space)?;
+        drop(emptying);
         self.sync()?;
         self.region().medium().checkpoint()?;
         Ok(Compaction { records_moved, bytes_given_back })
@@ -84,7 +91,6 @@ impl Hart {
     /// Moves some records behind `after`. Returns how many slots became free, and the last key that it looked at; none
     /// where there is nothing left to do.
     fn move_some(&self, after: Option<&[u8]>, pace: &Pace<'_>) -> Result<(u64, Option<Vec<u8>>)> {
-        let pending = self.read_gate.begin_write();
         let exclusive = self.writer_gate.close();
         let lane = &exclusive.lane();
         let (mut keys, mut found, mut value) = (Vec::new(), Vec::new(), Vec::new());
@@ -118,13 +124,10 @@ impl Hart {
         let step =
             |(key, effect): &(Range<usize>, Effect)| BatchStep { key: &keys[key.clone()], effect: *effect };
         let steps: Vec<BatchStep<'_>> = found.iter().map(step).collect();
-        let lsn = match self.commit(&exclusive, &steps) {
-            Ok(lsn) => lsn,
-            Err(e) => {
-                self.free_moves(lane, &found);
-                return Err(e);
-            }
-        };
+        if let Err(e) = self.commit(&exclusive, &steps) {
+            self.free_moves(lane, &found);
+            return Err(e);
+        }
         let mut freed = 0;
         let mut moving = self.alloc.moving();
         for (_, effect) in &found {
@@ -135,7 +138,10 @@ impl Hart {
         }
         drop(moving);
         drop(exclusive);
-        self.acknowledge(pending, steps.iter().map(|step| step.key), lsn, WriteMode::Buffered)?;
+        self.region().medium().leave_unawaited();
+        if self.snapshots.has_garbage() {
+            self.snapshots.sweep();
+        }
         Ok((freed, next))
     }
 
@@ -167,8 +173,9 @@ impl Hart {
             value = Value::block(block);
         }
         let planned = if moves_leaf {
-            let leaf = self.prepare_leaf(exclusive, key, Some(meta), value, Some(buffer), flusher);
-            leaf.map(|insert| insert.moving_from(slot, old))
+            let make_room = || self.alloc.reclaim_idle(exclusive);
+            let attempt = || self.prepare_leaf(exclusive, key, Some(meta), value, Some(buffer), flusher);
+            twice_if_full(make_room, attempt).map(|insert| insert.moving_from(slot, old))
         } else {
             // Once in 2^44 updates no meta word fits: such a value stays, too.
             let meta = meta.updated(key_crc(key), old, value);

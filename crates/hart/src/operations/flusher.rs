@@ -7,7 +7,9 @@ const FLUSH_BYTES_MAX: u64 = 256 << 10;
 /// Ranges this close to each other are flushed together: a flush of its own costs more than this in a log.
 const FLUSH_GAP_BYTES_MAX: u64 = 16;
 
-/// Flushes ranges, neighbours together. It flushes what was added at the latest in `finish`.
+/// Flushes ranges, neighbours together. It flushes what was added at the latest in `finish`, or when it goes: also
+/// what a batch has written that is not carried out, because a page that changes and is never flushed has no right
+/// checksum when a pool on persistent memory is closed.
 pub(super) struct Flusher<'a> {
     region: &'a Region,
     start: u64,
@@ -34,5 +36,11 @@ impl<'a> Flusher<'a> {
             self.region.flush(self.start, piece as usize);
             self.start += piece;
         }
+    }
+}
+
+impl Drop for Flusher<'_> {
+    fn drop(&mut self) {
+        self.finish();
     }
 }

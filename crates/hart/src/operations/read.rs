@@ -352,7 +352,7 @@ impl Hart {
                 self.prefetch_block(word);
             }
         } else {
-            leaf.prefetch_lines(1);
+            leaf.prefetch_further();
         }
     }
 

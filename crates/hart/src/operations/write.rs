@@ -198,8 +198,8 @@ impl Hart {
                 Err(e) => return Err(*e),
             };
             drop(full);
-            // Lanes have reserved slots, and each class keeps an empty segment.
-            self.alloc.reclaim_idle(&self.writer_gate.close().lane());
+            // Lanes have reserved slots, each class keeps an empty segment, and a compaction has set slots aside.
+            self.alloc.reclaim_all(&self.writer_gate.close().lane());
             reclaimed = true;
         }
     }

@@ -11,7 +11,8 @@
 //! update in memory only, because both readings of the line mean the same. But of two leaves of one key, between which
 //! a crash stopped an update, it frees the older one: that one would come back if the key were deleted later.
 
-use crate::alloc::provide_again;
+use crate::alloc::{WithoutSpace, provide_again};
+use crate::concurrency::writer_gate::LANE_COUNT;
 use crate::format::layout::{
     FORMAT_VERSION, Geometry, LEAF_META, ROOT_BATCH, ROOT_BYTES, ROOT_HIGH_WATER, SegmentKind, Tag,
     VERSION_OF_REMOVALS, VERSION_OF_ZEROS, seal,
@@ -109,7 +110,9 @@ impl Hart {
         sweep.free_replaced(&mut harvests);
         report.segments_reclaimed = sweep.hand_over(harvests);
         if !options.read_only {
-            provide_again(&hart.space, high_water, &sweep.used())?;
+            let without = WithoutSpace::of(hart.region());
+            hart.alloc.pool.note_without_space(&hart.space, &without);
+            provide_again(&hart.space, high_water, &sweep.used(), &without)?;
         }
         report.build_ns = started.elapsed().as_nanos() as u64;
         if version < FORMAT_VERSION && may_write {
@@ -529,11 +532,19 @@ impl<'a> Sweep<'a> {
 
     fn build_entry(&self, entry: usize, items: &mut [BuildItem]) -> Result<u64> {
         let mut count = items.len();
+        // Leaves that have replaced another one.
+        let mut newer: Vec<Leaf> = Vec::new();
         loop {
             match self.hart.index.build_entry(entry, &mut items[..count]) {
                 Ok(()) => return Ok(count as u64),
                 Err(DuplicateKey(one, other)) => {
+                    // A crash leaves two leaves of a key, not three, and not more pairs than there are writers.
+                    if newer.contains(&one) || newer.contains(&other) || newer.len() > LANE_COUNT {
+                        let what = "more leaves have one key than a crash leaves";
+                        self.report(damage(self.hart.space.offset(other), what))?;
+                    }
                     let dropped = self.dropped(one, other)?;
+                    newer.push(if dropped == one { other } else { one });
                     let place = items[..count].iter().position(|item| item.leaf == dropped);
                     items.swap(place.expect("the index names a leaf that it was given"), count - 1);
                     count -= 1;
@@ -633,7 +644,7 @@ impl<'a> Sweep<'a> {
             }
             match *kind {
                 SegmentKind::Free if self.lost.binary_search(&segment).is_ok() => {}
-                SegmentKind::Free => alloc.pool.release_recovered(segment, 1),
+                SegmentKind::Free => alloc.pool.release(segment, 1),
                 SegmentKind::Leaves { .. } => {}
                 SegmentKind::Values { class } => {
                     let cut = alloc.classes.cut(class);

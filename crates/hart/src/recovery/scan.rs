@@ -64,9 +64,10 @@ pub(crate) fn root(region: &Region) -> Result<RootWords> {
             ),
         });
     }
-    // An upgrade stores the version, then the checksum, in one line. A crash may keep the first of the two.
+    // An upgrade stores the version, then the checksum, in one line. A crash may keep the first of the two; the program
+    // of that version then let it stand.
     let crc_fits = |version| word(ROOT_CRC) == crate::hart::root_crc(region, version);
-    let upgraded = version == FORMAT_VERSION && (VERSION_OF_ZEROS..FORMAT_VERSION).any(crc_fits);
+    let upgraded = (VERSION_OF_ZEROS..version).any(crc_fits);
     if version < VERSION_OF_ZEROS || !(crc_fits(version) || upgraded) {
         return Err(damage(ROOT_CRC, "the root line does not have its checksum").into());
     }

@@ -6,7 +6,7 @@
 
 use crate::Result;
 use crate::bounds::{FETCH_BYTES_MAX, as_slices, is_before, is_beyond};
-use crate::format::leaf::Value;
+use crate::format::leaf::{KIND_SLOT, Value};
 use crate::format::space::LeafKeys;
 use crate::hart::Hart;
 use crate::index::{Direction, IndexCursor, Leaf};
@@ -161,6 +161,9 @@ pub(super) fn fetch_live<'a>(
                 bad.set(Some(behind));
                 return Value { kind: BAD, word };
             }
+        } else if value.kind > KIND_SLOT {
+            bad.set(Some(Read::Damaged { offset, what: "the leaf's value is of no kind" }));
+            return Value { kind: BAD, word };
         }
         value
     };
@@ -195,7 +198,7 @@ pub(super) fn fetch_live<'a>(
         true
     };
     let complete =
-        cursor.advance_many(count, &mut end.bytes, |leaf| leaf.prefetch_lines(1), read, take) || beyond;
+        cursor.advance_many(count, &mut end.bytes, |leaf| leaf.prefetch_further(), read, take) || beyond;
     let whole = !blocks || copy_blocks(hart, end);
     // Next time no more leaves than fit with their values: the rest would be read for nothing.
     let enough = end.bytes.len() > FETCH_BYTES_MAX;

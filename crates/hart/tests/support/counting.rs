@@ -36,6 +36,8 @@ pub struct Counting {
     refuses: AtomicBool,
     /// Runs once, when a thread begins to wait: what other threads do meanwhile.
     pub at_wait: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+    /// Runs whenever a thread leaves what it wrote unawaited, as a compaction does after each batch of moves.
+    pub at_unawaited: Mutex<Option<Box<dyn FnMut() + Send>>>,
     /// `grow` refuses more than this.
     pub room: AtomicU64,
     /// Copies of all memory, one at each flush, while this is `Some`.
@@ -59,6 +61,7 @@ impl Counting {
             deaf: AtomicBool::new(false),
             refuses: AtomicBool::new(false),
             at_wait: Mutex::new(None),
+            at_unawaited: Mutex::new(None),
             room: AtomicU64::new(u64::MAX),
             images: Mutex::new(None),
         });
@@ -168,6 +171,15 @@ impl MediumOps for Counting {
             std::thread::yield_now();
         }
         Ok(())
+    }
+
+    fn leave_unawaited(&self) {
+        // Not under the lock: it may write.
+        let hook = self.at_unawaited.lock().unwrap().take();
+        if let Some(mut hook) = hook {
+            hook();
+            self.at_unawaited.lock().unwrap().get_or_insert(hook);
+        }
     }
 
     fn grow(&self, bytes: u64) -> Result<()> {

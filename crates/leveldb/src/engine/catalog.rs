@@ -348,7 +348,7 @@ mod tests {
             sync_name(directory).unwrap_or_else(|e| panic!("{}: {e}", directory.display()));
         }
         if hard == 0 {
-            eprintln!("of {there} mounted folders none lies in one that cannot be synced");
+            eprintln!("of {there} mounted directories none lies in one that cannot be synced");
         }
     }
 

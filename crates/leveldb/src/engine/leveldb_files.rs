@@ -37,8 +37,8 @@ pub(crate) fn refuse(directory: &Path, ours_too: bool) -> Result<()> {
         )
     } else {
         format!(
-            "{place}: holds files of LevelDB itself, which Mangrove does not read; copy the records into a new folder: \
-             mangrove leveldb import {place} NEW"
+            "{place}: holds files of LevelDB itself, which Mangrove does not read; copy the records into a new \
+             directory: mangrove leveldb import {place} NEW"
         )
     }))
 }

@@ -57,7 +57,9 @@ impl MapEngine {
             .durability(Durability::Interval(INTERVAL))
             .keeps_recent(opening.keeps_recent())
             .bulk_load(opening.is_bulk_load())
-            .snapshot_bytes_max(SNAPSHOT_BYTES_MAX);
+            .snapshot_bytes_max(SNAPSHOT_BYTES_MAX)
+            // Opening a database asks whether it is empty, which waits for the whole map.
+            .background_recovery(false);
         if let Some(bytes) = memory_bytes_max {
             options = options.memory_bytes_max(bytes);
         }

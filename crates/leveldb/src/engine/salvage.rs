@@ -37,7 +37,7 @@ pub(crate) fn replace_pool(directory: &Path) -> Result<()> {
 fn free_name(lost: &Path) -> (PathBuf, PathBuf) {
     let names = |n: u32| (lost.join(format!("pool-{n}")), lost.join(format!("pool-{n}.txt")));
     let mut all = (1..).map(names);
-    all.find(|(folder, _)| !folder.exists()).unwrap_or_else(|| unreachable!("a folder has fewer names"))
+    all.find(|(folder, _)| !folder.exists()).unwrap_or_else(|| unreachable!("a directory has fewer names"))
 }
 
 /// Gives each of two directories the name of the other.

@@ -34,8 +34,8 @@ pub(super) struct LogParts<'a> {
 enum LogPiece<'a> {
     /// Groups in the ring.
     Groups(&'a [u8]),
-    /// A spill file, and its number.
-    Spill(SpillReader, u64),
+    /// A spill file, its number, and the position of the group that names it.
+    Spill(SpillReader, u64, Lsn),
 }
 
 impl LogParts<'_> {
@@ -45,7 +45,7 @@ impl LogParts<'_> {
         self.walk(from..to, &mut |piece| {
             match piece {
                 LogPiece::Groups(groups) => count += apply(groups, memory, self.shows_file),
-                LogPiece::Spill(mut reader, number) => {
+                LogPiece::Spill(mut reader, number, _) => {
                     let mut chunk = Vec::new();
                     while reader.next(&mut chunk)? {
                         let records = apply_bytes(&chunk, memory, (0, 1), self.shows_file);
@@ -62,15 +62,15 @@ impl LogParts<'_> {
         Ok(count)
     }
 
-    /// Passes the records of `part` to `visit`, in order.
-    fn visit(&self, part: std::ops::Range<Lsn>, visit: &mut dyn FnMut(LogRecord<'_>)) -> Result<()> {
+    /// Passes the records of `part` to `visit`, in order, and the position of each one's group.
+    fn visit(&self, part: std::ops::Range<Lsn>, visit: &mut dyn FnMut(LogRecord<'_>, Lsn)) -> Result<()> {
         self.walk(part, &mut |piece| {
             match piece {
-                LogPiece::Groups(groups) => visit_bytes(groups, visit),
-                LogPiece::Spill(mut reader, _) => {
+                LogPiece::Groups(groups) => visit_bytes(groups, None, visit),
+                LogPiece::Spill(mut reader, _, at) => {
                     let mut chunk = Vec::new();
                     while reader.next(&mut chunk)? {
-                        visit_bytes(&chunk, visit);
+                        visit_bytes(&chunk, Some(at), visit);
                     }
                 }
             }
@@ -88,7 +88,7 @@ impl LogParts<'_> {
         for &(at, reference) in self.spills.iter().filter(|(at, _)| part.contains(at)) {
             each(LogPiece::Groups(log_bytes(self.ring, self.layout, from..at)))?;
             let reader = SpillReader::open(self.storage, self.directory, reference, self.seed)?;
-            each(LogPiece::Spill(reader, reference.number))?;
+            each(LogPiece::Spill(reader, reference.number, at))?;
             from = at + group_total(REFERENCE_BYTES);
         }
         each(LogPiece::Groups(log_bytes(self.ring, self.layout, from..part.end)))
@@ -97,7 +97,7 @@ impl LogParts<'_> {
     /// The pages at `from` and behind in which records of `part` lie, in order.
     pub(super) fn pages_beyond(&self, from: u64, part: std::ops::Range<Lsn>) -> Result<Vec<u64>> {
         let (first, mut pages) = (from / PAGE_BYTES as u64, Vec::new());
-        self.visit(part, &mut |record: LogRecord<'_>| {
+        self.visit(part, &mut |record: LogRecord<'_>, _| {
             let begin = first.max(record.offset / PAGE_BYTES as u64);
             // Most records lie behind the one before, in its page.
             let begin = begin + u64::from(pages.last() == Some(&begin));
@@ -110,11 +110,11 @@ impl LogParts<'_> {
 
     /// Puts the ranges into `released` that `part` gives back and that have no later record.
     pub(super) fn given_back(&self, released: &Released, part: std::ops::Range<Lsn>) -> Result<()> {
-        self.visit(part, &mut |record: LogRecord<'_>| {
+        self.visit(part, &mut |record: LogRecord<'_>, group| {
             if record.zeros > 0 {
                 let (start, end) = (record.offset, record.range().end);
                 let page = PAGE_BYTES as u64;
-                released.add(start.next_multiple_of(page)..end / page * page);
+                released.add(start.next_multiple_of(page)..end / page * page, group);
             } else {
                 released.forget(record.range());
             }
@@ -129,13 +129,15 @@ fn log_bytes(ring: &Mirror, layout: RingLayout, range: std::ops::Range<Lsn>) -> 
     unsafe { std::slice::from_raw_parts(ring.base().as_ptr().add(layout.place(range.start) as usize), len) }
 }
 
-/// Passes the records of groups that have been applied to `visit`.
-fn visit_bytes(bytes: &[u8], visit: &mut dyn FnMut(LogRecord<'_>)) {
+/// Passes the records of groups that have been applied to `visit`, and the position of each one's group; `spill` is
+/// that of groups in a spill file.
+fn visit_bytes(bytes: &[u8], spill: Option<Lsn>, visit: &mut dyn FnMut(LogRecord<'_>, Lsn)) {
     let mut at = 0;
     while let Some(header) = bytes.get(at..).and_then(GroupHeader::decode) {
         let start = at + GROUP_HEADER_BYTES;
         let payload = bytes.get(start..start + header.payload as usize).unwrap_or_default();
-        LogRecords::new(payload, u64::MAX >> 1).for_each(&mut *visit);
+        let position = spill.unwrap_or(header.lsn);
+        LogRecords::new(payload, u64::MAX >> 1).for_each(|record| visit(record, position));
         at += header.total() as usize;
     }
 }

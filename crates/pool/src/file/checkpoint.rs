@@ -146,7 +146,7 @@ impl Checkpointer {
             self.syncs += 1;
         }
         match spill {
-            None => self.apply_groups(bytes, again)?,
+            None => self.apply_groups(bytes, target, again)?,
             Some(reference) => {
                 let mut spills = log.spills.lock();
                 let kept = spills.iter_mut().find(|w| w.number == reference.number);
@@ -158,7 +158,7 @@ impl Checkpointer {
                 };
                 let mut chunk = Vec::new();
                 while reader.next(&mut chunk)? {
-                    self.apply_groups(&chunk, again)?;
+                    self.apply_groups(&chunk, target, again)?;
                 }
             }
         }
@@ -186,8 +186,8 @@ impl Checkpointer {
         Ok(())
     }
 
-    /// Applies whole groups. No page may have records in another call of the same checkpoint.
-    fn apply_groups(&mut self, bytes: &[u8], again: bool) -> Result<()> {
+    /// Applies whole groups of a checkpoint to `target`. No page may have records in another call of the same one.
+    fn apply_groups(&mut self, bytes: &[u8], target: Lsn, again: bool) -> Result<()> {
         let mut work = std::mem::take(&mut self.work);
         let gives_back = gather(bytes, &mut work, &mut self.spare)?;
         let buffer = Arc::clone(&self.buffer);
@@ -196,7 +196,7 @@ impl Checkpointer {
         let mut at = 0;
         while at < work.len() {
             let (mut changes, end) = next_batch(bytes, &work, at, gives_back);
-            self.apply_batch(bytes, &work, &mut changes, pages, again)?;
+            self.apply_batch(bytes, &work, &mut changes, pages, target, again)?;
             at = end;
         }
         if work.capacity() <= KEPT_ITEMS_MAX {
@@ -218,6 +218,7 @@ impl Checkpointer {
         work: &[u64],
         changes: &mut [ChangedPage],
         buffer: &mut [u8],
+        target: Lsn,
         again: bool,
     ) -> Result<()> {
         let runs = runs_of(changes);
@@ -259,7 +260,7 @@ impl Checkpointer {
             let pages = &buffer[run.start * PAGE_BYTES..run.end * PAGE_BYTES];
             let offset = changes[run.start].page * PAGE_BYTES as u64;
             if changes[run.start].is_zero {
-                self.write_nothing(&changes[run.clone()])?;
+                self.write_nothing(&changes[run.clone()], target)?;
                 continue;
             }
             self.files.image.write_at(offset, pages, here())?;
@@ -293,25 +294,29 @@ impl Checkpointer {
         Ok(())
     }
 
-    /// Makes holes of consecutive pages that were given back, and writes zeros to those that the owner may have asked
-    /// for again, unless they are zeros: such a page may be a hole that nobody has asked for, and have no space.
-    fn write_nothing(&mut self, run: &[ChangedPage]) -> Result<()> {
+    /// Makes holes of consecutive pages that a record before `target` gave back. Writes zeros to those that the owner
+    /// may have asked for again, and where no hole can be made; but not to pages that are zeros: such a page may be a
+    /// hole that nobody has asked for, and have no space.
+    fn write_nothing(&mut self, run: &[ChangedPage], target: Lsn) -> Result<()> {
         let (image, written) = (&self.files.image, &mut self.bytes_written);
         let page_bytes = PAGE_BYTES as u64;
         let first = run[0].page;
         let range = first * page_bytes..(first + run.len() as u64) * page_bytes;
-        self.released.pieces(range, |piece, is_released| {
-            if is_released {
-                return image.punch(piece.start, piece.end - piece.start, here());
+        self.released.pieces(range, target, |piece, is_released| {
+            if is_released && image.punch(piece.start, piece.end - piece.start, here())? {
+                return Ok(());
             }
             let pages = &run[(piece.start / page_bytes - first) as usize..]
                 [..(piece.end - piece.start) as usize / PAGE_BYTES];
             for part in
                 pages.chunk_by(|one, next| one.was_zero == next.was_zero).filter(|part| !part[0].was_zero)
             {
-                let len = part.len() as u64 * page_bytes;
-                *written += len;
-                image.write_zeros(part[0].page * page_bytes, len, here())?;
+                let start = part[0].page * page_bytes;
+                // A hole that was refused may have been made in part.
+                for data in image.data_ranges(start, start + part.len() as u64 * page_bytes)? {
+                    *written += data.len;
+                    image.write_zeros(data.offset, data.len, here())?;
+                }
             }
             Ok(())
         })

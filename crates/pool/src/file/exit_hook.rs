@@ -30,19 +30,32 @@ pub(crate) trait FlushAtExit: Send + Sync {
 /// The pools that are open, and some that were. This lock is the outermost.
 static POOLS: Mutex<Vec<Weak<dyn FlushAtExit>>> = Mutex::new(Vec::new());
 
-/// Has `pool` flushed at the end of the process, if it is still open then.
-pub(crate) fn flush_at_exit(pool: &Arc<impl FlushAtExit + 'static>) {
+/// Has the end of the process call [`flush_all`]. A thread that is to open a pool later needs this first: what its
+/// process hooks meanwhile then still finds the pool unflushed.
+pub(crate) fn hook_exit() {
+    if let Some(pools) = POOLS.try_lock_for(LOCK_WAIT) {
+        hook_once(&pools);
+    }
+}
+
+/// As [`hook_exit`], with the lock of [`POOLS`].
+fn hook_once(_pools: &[Weak<dyn FlushAtExit>]) {
     static HOOKED: AtomicBool = AtomicBool::new(false);
-    let pool: Weak<dyn FlushAtExit> = Arc::downgrade(&(Arc::clone(pool) as Arc<dyn FlushAtExit>));
-    // Without the lock (invariant 2) the pool goes without the hook, as if the process ended by `_exit`.
-    let Some(mut pools) = POOLS.try_lock_for(LOCK_WAIT) else { return };
-    pools.retain(|pool| pool.strong_count() > 0);
-    pools.push(pool);
     // Relaxed: the lock orders it.
     if !HOOKED.swap(true, Ordering::Relaxed) {
         // SAFETY: the function may run at any time. (It fails when there is no memory; then there is no hook.)
         let _ = unsafe { libc::atexit(flush_all) };
     }
+}
+
+/// Has `pool` flushed at the end of the process, if it is still open then.
+pub(crate) fn flush_at_exit(pool: &Arc<impl FlushAtExit + 'static>) {
+    let pool: Weak<dyn FlushAtExit> = Arc::downgrade(&(Arc::clone(pool) as Arc<dyn FlushAtExit>));
+    // Without the lock (invariant 2) the pool goes without the hook, as if the process ended by `_exit`.
+    let Some(mut pools) = POOLS.try_lock_for(LOCK_WAIT) else { return };
+    pools.retain(|pool| pool.strong_count() > 0);
+    pools.push(pool);
+    hook_once(&pools);
 }
 
 extern "C" fn flush_all() {

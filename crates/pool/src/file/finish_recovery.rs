@@ -19,6 +19,7 @@ use crate::log::recent;
 use crate::log::ring::Log;
 use crate::log::scan::{LogScan, refuse_hole};
 use crate::log::spill;
+use crate::options::PoolOptions;
 use crate::pool_files::{SuperblockFile, kind_of, names_in};
 use crate::storage::traits::{PathKind, Storage, here};
 use crate::sync::Mutex;
@@ -41,12 +42,13 @@ impl DeferredRecovery {
     /// # Errors
     /// `Io` when the directory cannot be listed.
     pub(crate) fn new(
-        storage: &dyn Storage,
+        options: &PoolOptions,
         directory: &Path,
         sb: &Superblock,
         scan: &LogScan,
     ) -> Result<Self> {
-        let names = names_in(storage, directory)?;
+        let storage = &*options.storage;
+        let names = if options.nothing_left { Vec::new() } else { names_in(storage, directory)? };
         let is_left = |name: &&String| spill::is_name(name) || recent::is_name(name);
         // A directory of such a name is none of the pool's.
         let mut paths = Vec::new();

@@ -134,7 +134,7 @@ impl FileMedium {
     fn log_bytes_allowed(&self, bytes: u64) -> u64 {
         let is_free = bytes < LOG_BYTES_FREE || bytes < self.grown();
         let step_max = if bytes < LOG_BYTES_FREE { LOG_BYTES_FREE } else { u64::MAX };
-        if is_free { self.log_growth.bytes_max.min(step_max) } else { bytes }
+        if is_free { self.log_growth.grows_to.min(step_max) } else { bytes }
     }
 
     /// Lets the log grow to `to` bytes; true if it has so many now.

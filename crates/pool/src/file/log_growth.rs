@@ -2,16 +2,22 @@
 
 use crate::config::PoolConfig;
 use crate::format::superblock::Superblock;
-use crate::limits::{LOG_BYTES_FIRST, LOG_BYTES_FREE};
+use crate::limits::{LOG_BYTES_DEFAULT, LOG_BYTES_FIRST, LOG_BYTES_FREE};
+use crate::options::Start;
 use crate::sync::{AtomicBool, AtomicU64, Mutex};
 
 /// The log becomes four times as long, and from this size on twice.
 const DOUBLES_FROM_BYTES: u64 = 8 << 20;
+/// How far the log of a pool grows that is opened copy on write: all of it is applied before opening returns, which
+/// is the longest part of such an opening.
+const COPY_ON_WRITE_LOG_BYTES: u64 = 256 << 20;
 
 /// What a pool knows of the growth of its log.
 pub(crate) struct LogGrowth {
-    /// The log does not become longer.
+    /// The log of the pool may become so long.
     pub(super) bytes_max: u64,
+    /// This process lets it become so long.
+    pub(super) grows_to: u64,
     /// A log that holds nothing becomes no shorter.
     pub(super) bytes_min: u64,
     pub(super) memory_bytes_max: Option<u64>,
@@ -24,15 +30,25 @@ pub(crate) struct LogGrowth {
 }
 
 impl LogGrowth {
-    pub(crate) fn new(config: &PoolConfig, sb: &Superblock) -> Self {
+    pub(crate) fn new(config: &PoolConfig, start: Start, sb: &Superblock) -> Self {
+        let bytes_max = sb.log_bytes_kept();
         Self {
-            bytes_max: sb.log_bytes_kept(),
+            bytes_max,
+            grows_to: grows_to(bytes_max, start),
             bytes_min: config.log_bytes_first.unwrap_or(LOG_BYTES_FIRST).next_multiple_of(4096),
             memory_bytes_max: config.memory_bytes_max,
             retry_at: AtomicU64::new(0),
             is_awaited: AtomicBool::new(false),
             prepared: Mutex::new(sb.log_bytes),
         }
+    }
+}
+
+/// A log of the default length is bounded by how the pool is opened; a length that was asked for stands.
+fn grows_to(bytes_max: u64, start: Start) -> u64 {
+    match start {
+        Start::CopyOnWrite if bytes_max == LOG_BYTES_DEFAULT => COPY_ON_WRITE_LOG_BYTES,
+        _ => bytes_max,
     }
 }
 
@@ -56,6 +72,15 @@ pub(super) fn next_bytes(bytes: u64, bytes_max: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_opened_copy_on_write_has_a_shorter_log_unless_asked_otherwise() {
+        assert_eq!(grows_to(LOG_BYTES_DEFAULT, Start::Read), LOG_BYTES_DEFAULT);
+        assert_eq!(grows_to(LOG_BYTES_DEFAULT, Start::CopyOnWrite), COPY_ON_WRITE_LOG_BYTES);
+        for asked in [1 << 20, 512 << 20] {
+            assert_eq!(grows_to(asked, Start::CopyOnWrite), asked);
+        }
+    }
 
     #[test]
     fn a_log_becomes_as_long_as_the_data_are() {

@@ -30,7 +30,7 @@ use crate::pool_files::{DataFiles, SuperblockFile};
 use crate::stat::{MediumKind, PoolStat};
 use crate::storage::traits::{Storage, here};
 use crate::sync::{Mutex, nanoseconds};
-use crate::{Capabilities, Error, Lsn, MediumOps, PoolConfig, Range, Region, Result, Site};
+use crate::{Capabilities, Error, Lsn, MediumOps, PoolOptions, Range, Region, Result, Site};
 use mangrove_sys::{EventCount, ProcessMark, Reservation, without_signals};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
@@ -105,7 +105,8 @@ pub(crate) struct FileMedium {
 }
 
 impl FileMedium {
-    pub(crate) fn new(parts: FileParts, config: &PoolConfig, background: bool) -> Self {
+    pub(crate) fn new(parts: FileParts, options: &PoolOptions) -> Self {
+        let (config, background) = (&options.config, options.background);
         let sb = parts.superblock.current().clone();
         let is_marked = !sb.clean && !sb.alone;
         let medium = Self {
@@ -126,7 +127,7 @@ impl FileMedium {
             unverified: parts.unverified,
             grown: AtomicU64::new(parts.grown),
             growing: Mutex::new(()),
-            log_growth: LogGrowth::new(config, &sb),
+            log_growth: LogGrowth::new(config, options.start, &sb),
             marked_dirty: AtomicBool::new(is_marked),
             first_error: OnceLock::new(),
             finished: OnceLock::new(),
@@ -346,16 +347,15 @@ impl FileMedium {
         self.log.make_recent_longer().inspect_err(|e| self.poison(e.clone()))
     }
 
-    /// Removes the file of recent writes of a pool that has been marked clean.
-    pub(crate) fn remove_recent(&self) {
-        if let Some(recent) = &self.log.recent {
+    /// Releases the pool's lock, also while clones of the region live on. A pool that is clean, because it was closed
+    /// or nothing was written, needs no file of recent writes.
+    pub(crate) fn release(&self) {
+        let mut superblock = self.superblock.lock();
+        let is_unneeded = superblock.current().clean && self.is_settled();
+        if let Some(recent) = self.log.recent.as_ref().filter(|_| is_unneeded) {
             recent.remove(&*self.storage);
         }
-    }
-
-    /// Releases the pool's lock, also while clones of the region live on.
-    pub(crate) fn release(&self) {
-        self.superblock.lock().release();
+        superblock.release();
     }
 
     /// True when everything appended is in the data file.

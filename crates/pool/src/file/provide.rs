@@ -92,7 +92,7 @@ impl FileMedium {
             return Ok(false);
         }
         // Before the record: a checkpoint may apply it at once.
-        self.released.add(from..to);
+        self.released.add(from..to, self.log.appended());
         let mut at = from;
         while at < to {
             if self.refuses() {

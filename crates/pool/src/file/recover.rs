@@ -19,7 +19,7 @@ use crate::file::released::Released;
 use crate::format::page_sums::{CHECKSUM_BYTES, PAGE_BYTES, PageChecksums};
 use crate::format::superblock::Superblock;
 use crate::limits::{fits_memory, reserve};
-use crate::log::recent::{LeftRecent, Recent};
+use crate::log::recent::{LeftRecent, Recent, UnusedRecent};
 use crate::log::ring::Log;
 use crate::log::scan::{LogScan, closed_log, refuse_grown, refuse_hole, scan};
 use crate::log::spill::PendingSpill;
@@ -138,7 +138,10 @@ pub(crate) fn recover(
         check_ended: &|| options.check_ended(directory),
     };
     // A live process may write there, and what it writes is not durable.
-    let recent = if options.beside_writer { Vec::new() } else { LeftRecent::all_in(storage, directory)? };
+    let recent = match options.beside_writer || options.nothing_left {
+        true => Vec::new(),
+        false => LeftRecent::all_in(storage, directory)?,
+    };
     let nonce = storage.random();
     if !sb.clean && !options.beside_writer {
         // The process wrote its log past the page cache, so it must be read from the disk: start with all of it now,
@@ -298,11 +301,11 @@ impl Recovered {
     /// The rest of opening for writing. It must be done before a caller may see what the pool holds.
     pub(crate) fn deferred(
         &self,
-        storage: &dyn Storage,
+        options: &PoolOptions,
         directory: &Path,
         sb: &Superblock,
     ) -> Result<DeferredRecovery> {
-        DeferredRecovery::new(storage, directory, sb, &self.scan)
+        DeferredRecovery::new(options, directory, sb, &self.scan)
     }
 
     /// True when the first line is zero: nothing has been made in the region, or what was is not durable.
@@ -344,7 +347,7 @@ impl Recovered {
         if sb.clean { Ok(()) } else { self.log_file.sync(here()) }
     }
 
-    /// The parts of the medium; with `keeps_recent` it has a new file of recent writes.
+    /// The parts of the medium; with `keeps_recent` it has a new file of recent writes, `made` if that is there.
     ///
     /// # Errors
     /// `NoSpace`, `Io`: those of making that file.
@@ -354,13 +357,17 @@ impl Recovered {
         directory: &Path,
         superblock: SuperblockFile,
         keeps_recent: bool,
+        made: Option<UnusedRecent>,
     ) -> Result<FileParts> {
         let sb = superblock.current();
         let end = self.scan.end;
         let taken = self.scan.recent.map_or(end, |(from, _)| from)..end;
-        let nonce = self.nonce;
-        let make = || Recent::create(&*storage, directory, sb.seed(), nonce, taken);
-        let recent = keeps_recent.then(make).transpose()?;
+        let buffer = page_buffer()?;
+        let recent = match made.and_then(UnusedRecent::into_used) {
+            None if keeps_recent => Some(Recent::create(&*storage, directory, sb.seed(), self.nonce, taken)?),
+            made => made,
+        };
+        let nonce = recent.as_ref().map_or(self.nonce, Recent::nonce);
         let interrupted = (sb.target > sb.tail).then_some((sb.target, self.scan.target_nonce));
         let log = Log::new(self.ring, self.log_file, sb, &self.scan, nonce, self.spills, recent);
         let files = Arc::new(self.files);
@@ -370,7 +377,7 @@ impl Recovered {
             directory: directory.to_owned(),
             sums: self.sums,
             released: self.released,
-            buffer: page_buffer()?,
+            buffer,
             work: Vec::new(),
             spare: Vec::new(),
             interrupted,

@@ -25,6 +25,7 @@ use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering};
 use crate::{Error, Lsn, Result};
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 
 /// The beginning of the file's name; sixteen digits follow, the nonce of the process that writes it.
 const NAME: &str = "recent-";
@@ -98,6 +99,35 @@ pub(crate) struct Recent {
     copied: Mutex<Copied>,
 }
 
+/// A file of recent writes that no pool uses yet. Dropped, it is removed.
+pub(crate) struct UnusedRecent {
+    recent: Option<Recent>,
+    storage: Arc<dyn Storage>,
+}
+
+impl UnusedRecent {
+    /// Makes the file for a process that begins to write the log, which is empty, at `end`.
+    ///
+    /// # Errors
+    /// `NoSpace`, `Io`.
+    pub(crate) fn create(storage: &Arc<dyn Storage>, directory: &Path, seed: u32, end: Lsn) -> Result<Self> {
+        let recent = Recent::create(&**storage, directory, seed, storage.random(), end..end)?;
+        Ok(Self { recent: Some(recent), storage: Arc::clone(storage) })
+    }
+
+    pub(crate) fn into_used(mut self) -> Option<Recent> {
+        self.recent.take()
+    }
+}
+
+impl Drop for UnusedRecent {
+    fn drop(&mut self) {
+        if let Some(recent) = &self.recent {
+            recent.remove(&*self.storage);
+        }
+    }
+}
+
 impl Copied {
     /// Stores to the file as memory. False where it must be written: it is not memory, or is none from now on, since
     /// the store failed (invariant 4).
@@ -145,6 +175,11 @@ impl Recent {
         });
         let upto = AtomicU64::new(taken.end);
         Ok(Self { file, seed, nonce, taken, upto, copied })
+    }
+
+    /// The nonce of the groups in it.
+    pub(crate) fn nonce(&self) -> u64 {
+        self.nonce
     }
 
     /// Whether what the log holds up to `upto` has its place in the ring; everything before `durable` is durable, if

@@ -19,8 +19,10 @@ pub enum Operation {
     Open,
     /// `read_at`.
     Read,
-    /// `write_at`, `write_durable`, `punch` and `cut_off`.
+    /// `write_at`, `write_durable` and `cut_off`.
     Write,
+    /// `punch`. It returns false where it fails with EOPNOTSUPP.
+    Punch,
     /// `sync`, and `sync_dir`.
     Sync,
     /// `allocate` and `prepare_range`.
@@ -278,9 +280,10 @@ impl StorageFile for FaultyFile {
         }
     }
 
-    fn punch(&self, offset: u64, len: u64, site: Site) -> io::Result<()> {
-        match self.faulty.judge(&self.path, Operation::Write) {
+    fn punch(&self, offset: u64, len: u64, site: Site) -> io::Result<bool> {
+        match self.faulty.judge(&self.path, Operation::Punch) {
             Verdict::Pass => self.inner.punch(offset, len, site),
+            Verdict::Fail(e) if e.raw_os_error() == Some(libc::EOPNOTSUPP) => Ok(false),
             Verdict::Fail(e) => Err(e),
             Verdict::HalfThenFail(e) => {
                 let half = len / 2 / 4096 * 4096;

@@ -296,8 +296,8 @@ impl StorageFile for OsFile {
         if self.file.metadata()?.len() > len { self.file.set_len(len) } else { Ok(()) }
     }
 
-    fn punch(&self, offset: u64, len: u64, site: Site) -> io::Result<()> {
-        if file::punch(&self.file, offset, len)? { Ok(()) } else { self.write_zeros(offset, len, site) }
+    fn punch(&self, offset: u64, len: u64, _site: Site) -> io::Result<bool> {
+        file::punch(&self.file, offset, len)
     }
 
     fn lock(&self, kind: LockKind) -> io::Result<bool> {

@@ -247,13 +247,16 @@ pub trait StorageFile: Send + Sync {
         self.write_zeros(offset, len, site)
     }
 
-    /// Makes a range of whole pages inside the file zero and gives its space back to the medium, where the medium can
-    /// do that. Durable after `sync`; until then a crash may keep any of its sectors. The length stays.
+    /// Makes a range of whole pages inside the file zero and gives its space back to the medium. False where the
+    /// medium has no holes: then nothing has changed. Durable after `sync`; until then a crash may keep any of its
+    /// sectors. The length stays.
     ///
     /// # Errors
-    /// The operating system's; any part of the range may be zero.
-    fn punch(&self, offset: u64, len: u64, site: Site) -> io::Result<()> {
-        self.write_zeros(offset, len, site)
+    /// The operating system's, `StorageFull` or the like when there is no space to record the hole; any part of the
+    /// range may be a hole.
+    fn punch(&self, offset: u64, len: u64, site: Site) -> io::Result<bool> {
+        let _ = (offset, len, site);
+        Ok(false)
     }
 
     /// Makes the file no longer than `len` bytes, which gives the space of the rest back to the medium. Durable after

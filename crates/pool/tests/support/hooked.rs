@@ -113,6 +113,10 @@ impl StorageFile for HookedFile {
         self.inner.allocate(offset, len, site)
     }
 
+    fn punch(&self, offset: u64, len: u64, site: Site) -> io::Result<bool> {
+        self.inner.punch(offset, len, site)
+    }
+
     fn cut_off(&self, len: u64, site: Site) -> io::Result<()> {
         self.inner.cut_off(len, site)
     }

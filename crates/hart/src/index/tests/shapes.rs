@@ -70,6 +70,31 @@ fn prefixes_of_each_other_and_zero_bytes_are_ordinary_keys() {
 }
 
 #[test]
+fn a_walk_in_order_needs_no_deep_stack() {
+    // A node for each level, keys of zeros beside keys of other bytes, and every layout.
+    let index = Index::new(Heap::new(4096, 1024));
+    let mut keys: Vec<Vec<u8>> = (0..=1024).flat_map(|len| [vec![0; len], vec![b'k'; len]]).collect();
+    for many in [3, 10, 16, 48, 256] {
+        keys.extend((0..many).map(|n: u32| [&[b'x', b'y', many as u8][..], &[n as u8, b'z']].concat()));
+    }
+    keys.sort();
+    keys.dedup();
+    for (number, key) in keys.iter().enumerate() {
+        put(&index, key, number as u64);
+    }
+    // As small as docs/c-api.md allows.
+    let values = std::thread::scope(|threads| {
+        let walk = || {
+            let mut values = Vec::new();
+            index.in_order(|leaf| values.push(index.keys.value(leaf).unwrap()));
+            values
+        };
+        std::thread::Builder::new().stack_size(32 << 10).spawn_scoped(threads, walk).unwrap().join().unwrap()
+    });
+    assert!(values.into_iter().eq(0..keys.len() as u64));
+}
+
+#[test]
 fn a_path_collapses_although_the_node_above_changes_meanwhile() {
     // One more child changes the node above in place, four make it grow out of its layout and away.
     for added in [1, 4] {
