@@ -2,11 +2,11 @@
 # Installs the C libraries, their headers and their pkg-config files: mangrove (the map, and the heap
 # for C and C++), mangrove_app
 # (durable applications) and mangrove_leveldb (LevelDB's C API, and its C++ classes where there is a C++ compiler).
-# Usage: [DESTDIR=STAGE] scripts/install.sh PREFIX [FOLDER-OF-BUILT-LIBRARIES]
-# Without the folder it builds them first, optimised; with it, it installs those that are there.
+# Usage: [DESTDIR=STAGE] scripts/install.sh PREFIX [DIRECTORY-OF-BUILT-LIBRARIES]
+# Without the directory it builds them first, optimised; with it, it installs those that are there.
 set -euo pipefail
 
-prefix=${1:?"usage: [DESTDIR=STAGE] scripts/install.sh PREFIX [FOLDER-OF-BUILT-LIBRARIES]"}
+prefix=${1:?"usage: [DESTDIR=STAGE] scripts/install.sh PREFIX [DIRECTORY-OF-BUILT-LIBRARIES]"}
 built=${2:-}
 case $prefix in
 /*) ;;
@@ -62,8 +62,8 @@ install_one() {
     install -m 644 "$scratch/pc" "$to/lib/pkgconfig/$name.pc"
 }
 
-# The names that programs built with LevelDB ask the dynamic linker for, in folders of their own: with the one first in
-# LD_LIBRARY_PATH they run with Mangrove, and LevelDB's own library and headers stay visible to all others.
+# The names that programs built with LevelDB ask the dynamic linker for, in directories of their own: with the one first
+# in LD_LIBRARY_PATH they run with Mangrove, and LevelDB's own library and headers stay visible to all others.
 install_leveldbs_names() {
     local names=$to/lib/mangrove_leveldb headers=$to/include/mangrove_leveldb/leveldb cpp=crates/leveldb/cpp
     install -d "$names" "$headers/helpers"

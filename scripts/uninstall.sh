@@ -1,6 +1,6 @@
 #!/bin/bash
 # Removes what `make install` installed: the command, what shells and man(1) read of it, the libraries and headers.
-# Folders that others use too stay, and so do all pools.
+# Directories that others use too stay, and so do all pools.
 # Usage: [DESTDIR=STAGE] scripts/uninstall.sh PREFIX
 set -euo pipefail
 
@@ -22,7 +22,7 @@ for name in mangrove mangrove_app mangrove_leveldb; do
     rm -f "$from/lib/pkgconfig/$name.pc" "$from/include/$name.h"
 done
 rm -f "$from"/include/mangrove_heap.hpp
-# These folders hold nothing of anybody else's.
+# These directories hold nothing of anybody else's.
 rm -rf "$from"/lib/mangrove-redis "$from"/lib/mangrove_leveldb "$from"/include/mangrove_leveldb
 
 echo "removed mangrove from $from"

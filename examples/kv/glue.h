@@ -20,7 +20,7 @@ static inline void glue_process(void *ctx) {
     kv_handle(ctx);
 }
 
-/* Ends the program with the library's sentence when something failed. */
+/* Ends the program with the library's message when something failed. */
 static inline void must(mangrove_app_status status) {
     if (status != MANGROVE_APP_OK) {
         fprintf(stderr, "%s\n", mangrove_app_last_error());

@@ -38,9 +38,9 @@ static void get_response(void *ctx, mangrove_app_response *response) {
     response->len = REPLY_BYTES;
 }
 
-static bool failed(void *ctx, int32_t status, const char *sentence) {
+static bool failed(void *ctx, int32_t status, const char *message) {
     kv_client *client = ctx;
-    snprintf(client->reply, REPLY_BYTES, "ERROR %d %s\n", (int)status, sentence);
+    snprintf(client->reply, REPLY_BYTES, "ERROR %d %s\n", (int)status, message);
     return true;
 }
 

@@ -36,7 +36,7 @@ static unsigned long next_number(leveldb_t *db, leveldb_readoptions_t *reads) {
 int main(int argc, char **argv) {
     char *error = NULL;
     if (argc != 2) {
-        fprintf(stderr, "usage: diary FOLDER < TEXT\n");
+        fprintf(stderr, "usage: diary DIRECTORY < TEXT\n");
         return 2;
     }
     leveldb_options_t *options = leveldb_options_create();

@@ -130,7 +130,7 @@ fn empty_debian() -> Result<PathBuf> {
     Ok(root)
 }
 
-/// An empty Debian in a folder.
+/// An empty Debian in a directory.
 struct System<'a> {
     root: &'a Path,
 }

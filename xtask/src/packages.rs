@@ -63,7 +63,7 @@ fn pack(published: &[Published]) -> Result<()> {
 }
 
 /// Unpacks the crates into `packed`, which is made new, as a workspace of their own, in which they stand in place of
-/// the registry, which has not got them yet. Returns the workspace's folder.
+/// the registry, which has not got them yet. Returns the workspace's directory.
 fn unpack(published: &[Published], packed: &Path) -> Result<PathBuf> {
     if packed.exists() {
         std::fs::remove_dir_all(packed).with_context(|| format!("cannot remove {}", packed.display()))?;

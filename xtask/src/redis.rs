@@ -51,7 +51,7 @@ fn unpack(archive: &Path, work: &Path) -> Result<()> {
 fn folder(work: &Path) -> Result<PathBuf> {
     match std::fs::read_dir(work)?.flatten().map(|entry| entry.path()).find(|path| path.is_dir()) {
         Some(path) => Ok(path),
-        None => bail!("the archive of {PACKAGE} held no folder"),
+        None => bail!("the archive of {PACKAGE} held no directory"),
     }
 }
 

@@ -240,10 +240,10 @@ typedef struct {
     void (*process)(void *ctx);
     // RPC mode: fills in the reply to the request that was processed.
     void (*get_response)(void *ctx, mangrove_app_response *response);
-    // RPC mode: the write in the context was not and will not be made durable; `status` and `sentence` say
+    // RPC mode: the write in the context was not and will not be made durable; `status` and `message` say
     // why. Returns true when get_response has a reply that reports it. If it returns false, or is NULL, the
     // connection is closed.
-    bool (*failed)(void *ctx, int32_t status, const char *sentence);
+    bool (*failed)(void *ctx, int32_t status, const char *message);
     // The state is new: makes it, tracked, as a write command would. Runs once in the state's life;
     // after a crash before mangrove_app_open returned it runs again, with an empty state. Returns 0,
     // or another number to refuse.
@@ -354,8 +354,8 @@ mangrove_app_status mangrove_app_options_set_capacity(mangrove_app_options *opti
                                                       uint64_t bytes);
 
 // Bytes that the state's redo log may grow to; on persistent memory, bytes of a new state's log. They bound the
-// time of recovery, and the burst of writes that is accepted without waiting. Default: 1 GiB; on persistent memory
-// 64 MiB.
+// time of recovery, and the burst of writes that is accepted without waiting. Default: 1 GiB, of which a
+// state that is opened copy on write uses 256 MiB; on persistent memory 64 MiB.
 mangrove_app_status mangrove_app_options_set_log_bytes(mangrove_app_options *options,
                                                        uint64_t bytes);
 

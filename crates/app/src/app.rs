@@ -147,7 +147,7 @@ impl mangrove_app {
             // SAFETY: as above.
             let answer = unsafe { recover(self.callbacks.user) };
             if answer != 0 {
-                let what = format!("on_recover answered {answer}; nothing was changed");
+                let what = format!("on_recover returned {answer}; nothing was changed");
                 return Err(Failure::new(MANGROVE_APP_ERR_REFUSED, what));
             }
         }

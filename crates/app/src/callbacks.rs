@@ -50,10 +50,10 @@ pub struct mangrove_app_callbacks {
     pub process: Option<unsafe extern "C" fn(ctx: *mut c_void)>,
     /// RPC mode: fills in the reply to the request that was processed.
     pub get_response: Option<unsafe extern "C" fn(ctx: *mut c_void, response: *mut mangrove_app_response)>,
-    /// RPC mode: the write in the context was not and will not be made durable; `status` and `sentence` say
+    /// RPC mode: the write in the context was not and will not be made durable; `status` and `message` say
     /// why. Returns true when get_response has a reply that reports it. If it returns false, or is NULL, the
     /// connection is closed.
-    pub failed: Option<unsafe extern "C" fn(ctx: *mut c_void, status: i32, sentence: *const c_char) -> bool>,
+    pub failed: Option<unsafe extern "C" fn(ctx: *mut c_void, status: i32, message: *const c_char) -> bool>,
     /// The state is new: makes it, tracked, as a write command would. Runs once in the state's life;
     /// after a crash before mangrove_app_open returned it runs again, with an empty state. Returns 0,
     /// or another number to refuse.

@@ -1,4 +1,4 @@
-//! What commands map survives SIGKILL, whatever the flags, or the command is refused with a sentence.
+//! What commands map survives SIGKILL, whatever the flags, or the command is refused with a message.
 
 mod common;
 

@@ -362,7 +362,7 @@ fn what_a_refused_initialisation_left_in_the_process_is_still_there() {
     let program = compile("c/refused.c", scratch.path(), "refused", &[]);
     for _ in 0..2 {
         let output = output(&program, &[], &scratch.path().join("s"));
-        says(&output, 0, "refused, a name, the initialisation answered 1");
+        says(&output, 0, "refused, a name, the initialisation returned 1");
     }
 }
 
@@ -374,7 +374,7 @@ fn variables_of_libraries_survive_whatever_their_names() {
     let program = compile("c/libraries.c", scratch.path(), "libraries", &["-ldl"]);
     let plugin = |name: &str, start: u32| {
         let library = scratch.path().join(name);
-        std::fs::create_dir_all(library.parent().expect("a folder")).expect("a folder");
+        std::fs::create_dir_all(library.parent().expect("a directory")).expect("a directory");
         compile_plugin(&library, &[&format!("-DSTART={start}")]);
         library.to_str().expect("UTF-8").to_owned()
     };

@@ -97,7 +97,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Exit> {
         ("DAX mounts", shown(&mounts)),
         ("devdax devices", shown(&devices)),
         (
-            "folder",
+            "directory",
             format!(
                 "{} on {fs_type} ({})",
                 args.dir.display(),

@@ -1,4 +1,4 @@
-//! How a command ends: the exit code and the last sentence.
+//! How a command ends: the exit code and the last message.
 
 use crate::stderr;
 use std::io;

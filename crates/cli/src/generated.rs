@@ -20,7 +20,7 @@ pub(crate) struct CompletionsArgs {
 #[derive(clap::Args)]
 pub(crate) struct ManArgs {
     /// The directory; it has to be there
-    folder: PathBuf,
+    directory: PathBuf,
 }
 
 /// Runs `mangrove completions` for the command `of`.
@@ -38,7 +38,7 @@ pub(crate) fn completions(args: &CompletionsArgs, mut of: clap::Command) -> anyh
 
 /// Runs `mangrove man` for the command `of`.
 pub(crate) fn man(args: &ManArgs, of: clap::Command) -> anyhow::Result<Exit> {
-    clap_mangen::generate_to(of, &args.folder)
-        .with_context(|| format!("cannot write man pages into {}", args.folder.display()))?;
+    clap_mangen::generate_to(of, &args.directory)
+        .with_context(|| format!("cannot write man pages into {}", args.directory.display()))?;
     Ok(Exit::Ok)
 }

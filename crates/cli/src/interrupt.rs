@@ -53,7 +53,7 @@ pub(crate) fn go_on() -> ControlFlow<()> {
     if asked() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
 }
 
-/// What the work that makes `target` returned; `None`, after a sentence, where Ctrl-C has stopped it.
+/// What the work that makes `target` returned; `None`, after a message, where Ctrl-C has stopped it.
 pub(crate) fn unless_stopped<T, E: std::error::Error + Send + Sync + 'static>(
     result: Result<T, E>,
     is_stop: impl FnOnce(&E) -> bool,

@@ -144,7 +144,7 @@ pub(crate) fn from_hex(text: &[u8]) -> anyhow::Result<Vec<u8>> {
         .ok_or_else(|| Usage(format!("{} is not hexadecimal (an even number of digits)", quote(text))).into())
 }
 
-/// `bytes` for a sentence: escaped, and cut when long.
+/// `bytes` for a message: escaped, and cut when long.
 pub(crate) fn quote(bytes: &[u8]) -> String {
     let mut out = Vec::new();
     escape(&bytes[..bytes.len().min(60)], &mut out);

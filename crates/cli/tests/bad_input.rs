@@ -1,4 +1,4 @@
-//! Bad pools, bad arguments, bad records: each gets its sentence and its exit code, and what was good
+//! Bad pools, bad arguments, bad records: each gets its message and its exit code, and what was good
 //! stays good.
 
 mod support;
@@ -21,9 +21,9 @@ fn what_is_no_pool_says_so() {
     fs::write(yard.path("file"), "hello").unwrap();
     get("file").is(POOL, "is not a Mangrove pool", "a file");
     fs::create_dir(yard.path("empty")).unwrap();
-    get("empty").is(POOL, "no pool", "an empty folder");
+    get("empty").is(POOL, "no pool", "an empty directory");
     fs::create_dir_all(yard.path("nested/pool")).unwrap();
-    get("nested").is(POOL, "nested", "a folder where the superblock should be");
+    get("nested").is(POOL, "nested", "a directory where the superblock should be");
     fs::create_dir(yard.path("foreign")).unwrap();
     fs::write(yard.path("foreign/pool"), vec![b'x'; 8192]).unwrap();
     get("foreign").is(POOL, "is not a Mangrove pool", "foreign bytes");
@@ -209,12 +209,12 @@ fn a_command_says_what_it_was_refused() {
     if !probe.args(&nobody[1..]).arg("true").status().is_ok_and(|status| status.success()) {
         return println!("skipped, because this process cannot become another user");
     }
-    // That user may enter the folder of the test.
+    // That user may enter the directory of the test.
     fs::set_permissions(yard.path("."), fs::Permissions::from_mode(0o755)).unwrap();
     fs::set_permissions(yard.path("p/pool"), fs::Permissions::from_mode(0o600)).unwrap();
     finish(yard.command_behind(&nobody, &["pool", "info", "p"])).is(POOL, "cannot read p/pool", "unreadable");
     let put = ["map", "put", "q", "k", "v"];
-    finish(yard.command_behind(&nobody, &put)).is(POOL, "or its folder's", "a folder that cannot be written");
+    finish(yard.command_behind(&nobody, &put)).is(POOL, "or its directory's", "an unwritable directory");
 }
 
 #[test]
@@ -241,7 +241,7 @@ fn a_process_killed_inside_create_leaves_nothing_in_the_way() {
     for round in 0..40u64 {
         let _ = fs::remove_dir_all(yard.path("p"));
         let mut child = spawn(&mut yard.command(&["map", "put", "p", "k", "v", "--log", "1M"]));
-        // From before its first name to a little after its last: the folder, and the four files of a pool.
+        // From before its first name to a little after its last: the directory, and the four files of a pool.
         let names = round % 6;
         let made = || fs::read_dir(yard.path("p")).map_or(0, |names| 1 + names.count() as u64);
         let until = std::time::Instant::now() + std::time::Duration::from_secs(120);

@@ -94,7 +94,7 @@ fn a_damaged_source_and_a_full_disk_leave_nothing() {
             Err(why) => return eprintln!("no small disk here ({why}): nothing is tested with one"),
         };
         yard.fails(&["map", "load", "small/new", "in.tsv", "--bulk"], 3, "no space left");
-        assert_eq!(std::fs::read_dir(yard.path("small")).expect("the folder").count(), 0);
+        assert_eq!(std::fs::read_dir(yard.path("small")).expect("the directory").count(), 0);
         drop(mount);
     }
 }

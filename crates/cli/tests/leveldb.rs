@@ -69,7 +69,7 @@ impl Sources {
 
     /// Every file below a name, with its bytes.
     fn bytes(&self, name: &str) -> BTreeMap<PathBuf, Vec<u8>> {
-        let entries = std::fs::read_dir(self.yard.path(name)).expect("the folder");
+        let entries = std::fs::read_dir(self.yard.path(name)).expect("the directory");
         let files = entries.map(|e| e.expect("an entry").path());
         files.map(|f| (f.clone(), std::fs::read(f).expect("a file"))).collect()
     }
@@ -136,7 +136,7 @@ fn a_source_that_cannot_be_imported_gets_a_sentence_and_stays() {
         sources.nothing_of("new");
     };
     refused("absent", "absent: holds no LevelDB database");
-    std::fs::create_dir(yard.path("folder")).expect("a folder");
+    std::fs::create_dir(yard.path("folder")).expect("a directory");
     refused("folder", "folder: holds no LevelDB database (it has no file CURRENT)");
     refused("records", "records: holds no LevelDB database");
     said(&mut sources.run("order", "ordered"));
@@ -172,7 +172,7 @@ fn a_source_that_cannot_be_imported_gets_a_sentence_and_stays() {
     yard.fails(&["leveldb", "export", "ours", "source"], 3, "source: exists; choose a new name");
     yard.fails(&["leveldb", "export", "source", "back"], 3, "source: holds no database of Mangrove's");
     yard.fails(&["leveldb", "import", "source", "folder/absent/new"], 3, "cannot create");
-    std::fs::create_dir(yard.path("mine.partial")).expect("a folder");
+    std::fs::create_dir(yard.path("mine.partial")).expect("a directory");
     std::fs::write(yard.path("mine.partial/diary"), "mine").expect("write");
     yard.fails(&["leveldb", "import", "source", "mine"], 3, "no import or export made it");
     // LevelDB does not begin a database among our files, and says whose they are.
@@ -291,11 +291,11 @@ fn what_does_not_fit_is_refused_before_anything_is_written_and_a_full_disk_leave
         let told = yard.run(&["leveldb", "import", "source", "small/new"]);
         told.is(3, "it will not fit: it takes about", "a small disk");
         assert!(told.err.matches("MiB").count() == 4 && told.err.contains("--force"), "{}", told.err);
-        assert_eq!(std::fs::read_dir(yard.path("small")).expect("the folder").count(), 0);
+        assert_eq!(std::fs::read_dir(yard.path("small")).expect("the directory").count(), 0);
         let told = yard.run(&["leveldb", "import", "source", "small/new", "--force"]);
         if told.code != 0 {
             told.is(3, "small/new", "a full disk");
-            assert_eq!(std::fs::read_dir(yard.path("small")).expect("the folder").count(), 0);
+            assert_eq!(std::fs::read_dir(yard.path("small")).expect("the directory").count(), 0);
         }
         drop(mount);
     }
@@ -308,10 +308,10 @@ fn what_does_not_fit_is_refused_before_anything_is_written_and_a_full_disk_leave
         let told = yard.run(&["leveldb", "export", "new", "small/back"]);
         told.is(3, "it will not fit: it takes about", "a small disk");
         assert!(told.err.matches("MiB").count() == 4 && told.err.contains("--force"), "{}", told.err);
-        assert_eq!(std::fs::read_dir(yard.path("small")).expect("the folder").count(), 0);
+        assert_eq!(std::fs::read_dir(yard.path("small")).expect("the directory").count(), 0);
         let told = yard.run(&["leveldb", "export", "new", "small/back", "--force"]);
         told.is(3, "small/back", "a full disk");
-        assert_eq!(std::fs::read_dir(yard.path("small")).expect("the folder").count(), 0);
+        assert_eq!(std::fs::read_dir(yard.path("small")).expect("the directory").count(), 0);
         drop(mount);
     }
     yard.ok(&["leveldb", "export", "new", "back"]);

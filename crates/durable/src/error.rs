@@ -96,7 +96,7 @@ impl fmt::Display for Error {
                 f.write_str(what)
             }
             Self::Damaged { what } => {
-                write!(f, "the durable state is damaged: {what}; restore a backup of its folder")
+                write!(f, "the durable state is damaged: {what}; restore a backup of its directory")
             }
             Self::TooManyClients => f.write_str("there are more clients than can be counted; close some"),
             Self::Batch { what } | Self::Server { what } => f.write_str(what),

@@ -8,7 +8,7 @@ use std::process::{Command, Output};
 
 fn program() -> PathBuf {
     let this = std::env::current_exe().expect("a path");
-    let target = this.parent().and_then(Path::parent).expect("the target folder");
+    let target = this.parent().and_then(Path::parent).expect("the target directory");
     target.join("examples/phonebook")
 }
 

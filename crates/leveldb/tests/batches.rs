@@ -18,7 +18,7 @@ fn a_record_costs_the_same_in_a_batch_of_any_length() {
     if !has_leveldb() {
         return;
     }
-    let parent = tempfile::tempdir().expect("a scratch folder");
+    let parent = tempfile::tempdir().expect("a scratch directory");
     let program = build("batches", parent.path());
     let folder = under_leveldbs_names(parent.path());
     for whose in [Whose::LevelDb].into_iter().chain(ENGINES.map(|engine| Whose::Ours(&folder, engine))) {

@@ -14,7 +14,7 @@ fn can_run() -> bool {
     has_leveldb() && has_cxx()
 }
 
-/// What a program prints with that library, in a folder of its own.
+/// What a program prints with that library, in a directory of its own.
 fn said(whose: Whose<'_>, program: &Path, data: &Path) -> String {
     String::from_utf8(run(whose.command(program).arg(data)).stdout).expect("UTF-8")
 }
@@ -36,7 +36,7 @@ fn every_function_of_the_classes_answers_as_leveldbs() {
     if !can_run() {
         return;
     }
-    let parent = tempfile::tempdir().expect("a scratch folder");
+    let parent = tempfile::tempdir().expect("a scratch directory");
     for name in ["classes", "memory"] {
         let program = build_cxx(name, parent.path());
         let place = |of: &str| scratch(parent.path(), &format!("{name}-{of}"));
@@ -115,7 +115,7 @@ fn planted_faults_are_found() {
     if !can_run() {
         return;
     }
-    let parent = tempfile::tempdir().expect("a scratch folder");
+    let parent = tempfile::tempdir().expect("a scratch directory");
     let program = build_cxx("classes", parent.path());
     let theirs = said(Whose::LevelDb, &program, &scratch(parent.path(), "theirs"));
     let faults = [
@@ -179,13 +179,13 @@ fn planted_faults_are_found() {
     }
 }
 
-/// Other environments, comparators that throw, options with garbage: refused with a sentence, or not looked at.
+/// Other environments, comparators that throw, options with garbage: refused with a message, or not looked at.
 #[test]
 fn what_the_page_promises_beyond_leveldb_is_so() {
     if !can_run() {
         return;
     }
-    let parent = tempfile::tempdir().expect("a scratch folder");
+    let parent = tempfile::tempdir().expect("a scratch directory");
     let program = build_cxx("rules", parent.path());
     let ours = Whose::Ours(classes(), "durable");
     let output = run(ours.command(&program).arg(scratch(parent.path(), "rules-data")));
@@ -202,7 +202,7 @@ fn programs_with_the_older_string_get_a_sentence() {
     if !can_run() {
         return;
     }
-    let parent = tempfile::tempdir().expect("a scratch folder");
+    let parent = tempfile::tempdir().expect("a scratch directory");
     let program = parent.path().join("old_strings");
     let source = here().join("tests/cpp/old_strings.cc");
     let mut build = cxx();

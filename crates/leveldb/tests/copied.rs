@@ -1,5 +1,5 @@
 //! A database that is copied by `cp -r` while a program writes to it: the copy has the records as of one write, or is
-//! refused with a sentence.
+//! refused with a message.
 
 mod common;
 
@@ -15,7 +15,7 @@ fn a_copy_of_an_open_database_is_one_instant_or_refused() {
     if !has_leveldb() {
         return;
     }
-    let parent = tempfile::tempdir().expect("a scratch folder");
+    let parent = tempfile::tempdir().expect("a scratch directory");
     let program = build("copied", parent.path());
     let folder = under_leveldbs_names(parent.path());
     for engine in ENGINES {

@@ -49,7 +49,7 @@ fn names(file: &Path, which: &str) -> BTreeSet<String> {
 }
 
 fn files(folder: &Path) -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry"));
+    let entries = std::fs::read_dir(folder).expect("a directory").map(|entry| entry.expect("an entry"));
     let (folders, files): (Vec<_>, Vec<_>) = entries
         .filter(|e| !e.file_type().expect("a type").is_symlink())
         .map(|e| e.path())
@@ -110,7 +110,7 @@ fn plyvels_own_tests_pass_as_with_leveldb() {
         eprintln!("the system's Python is not the one of Debian's plyvel: its tests are not run");
         return;
     }
-    let parent = tempfile::tempdir().expect("a scratch folder");
+    let parent = tempfile::tempdir().expect("a scratch directory");
     let tests = scratch(parent.path(), "tests");
     run(Command::new("cp").arg(sources.join("test/test_plyvel.py")).arg(&tests));
     let with = |whose: Whose<'_>, name: &str| passed(whose, &tests, &path, &scratch(parent.path(), name));
@@ -127,7 +127,7 @@ fn plyvels_wheel_with_this_library_preloaded_gets_a_sentence() {
         return;
     }
     let Some(wheel) = debian::python_wheel("plyvel", WHEEL) else { return };
-    let parent = tempfile::tempdir().expect("a scratch folder");
+    let parent = tempfile::tempdir().expect("a scratch directory");
     let text = "import plyvel
 for use in plyvel.DB, plyvel.repair_db, plyvel.destroy_db:
     try:

@@ -34,7 +34,7 @@ fn the_example_says_the_same_with_either_library() {
     if !has_leveldb() {
         return;
     }
-    let parent = tempfile::tempdir().expect("a scratch folder");
+    let parent = tempfile::tempdir().expect("a scratch directory");
     let (program, folder) = (built(parent.path()), under_leveldbs_names(parent.path()));
     let twice = |whose: Whose<'_>, name: &str| {
         let pages = scratch(parent.path(), name).join("pages");
@@ -52,7 +52,7 @@ fn what_the_example_said_is_kept_survives_sigkill() {
     if !has_leveldb() {
         return;
     }
-    let parent = tempfile::tempdir().expect("a scratch folder");
+    let parent = tempfile::tempdir().expect("a scratch directory");
     let (program, folder) = (built(parent.path()), under_leveldbs_names(parent.path()));
     for engine in ENGINES {
         let (whose, pages) = (Whose::Ours(&folder, engine), scratch(parent.path(), engine).join("pages"));

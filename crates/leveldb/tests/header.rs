@@ -53,7 +53,7 @@ fn the_compiler_agrees_that_the_types_are_the_same() {
     // Macros define some entry points; cbindgen sees the others.
     let seen = declared().iter().filter(|name| ours.contains(&format!("{name}("))).count();
     assert!(seen >= 45, "only {seen} declarations:\n{ours}");
-    let folder = tempfile::tempdir().expect("a scratch folder");
+    let folder = tempfile::tempdir().expect("a scratch directory");
     let compiles = |ours: &str| {
         let file = folder.path().join("both.c");
         let text = format!("#include <leveldb/c.h>\n{ours}\n");

@@ -29,7 +29,7 @@ fn what_is_installed_serves_programs_of_leveldb() {
     if !has_leveldb() {
         return;
     }
-    let parent = tempfile::tempdir().expect("a scratch folder");
+    let parent = tempfile::tempdir().expect("a scratch directory");
     let prefix = installed(parent.path());
     let links = prefix.join("lib/mangrove_leveldb");
     let linked = "cc main.c $(pkg-config --cflags --libs mangrove_leveldb) -o diary";

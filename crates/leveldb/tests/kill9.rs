@@ -15,7 +15,7 @@ fn what_was_acknowledged_survives_sigkill() {
     if !has_leveldb() {
         return;
     }
-    let parent = tempfile::tempdir().expect("a scratch folder");
+    let parent = tempfile::tempdir().expect("a scratch directory");
     let program = build("acked", parent.path());
     let folder = under_leveldbs_names(parent.path());
     for engine in ENGINES {

@@ -1,4 +1,4 @@
-//! A database that needs more memory than the process may have is refused with a sentence, when it is opened and when
+//! A database that needs more memory than the process may have is refused with a message, when it is opened and when
 //! it grows, and the process goes on; the properties tell what it takes.
 
 mod common;
@@ -21,7 +21,7 @@ struct Programs {
 
 impl Programs {
     fn of(engine: &'static str) -> Self {
-        let scratch_folder = tempfile::tempdir().expect("a scratch folder");
+        let scratch_folder = tempfile::tempdir().expect("a scratch directory");
         let program = build("limits", scratch_folder.path());
         let folder = under_leveldbs_names(scratch_folder.path());
         let data = scratch(scratch_folder.path(), engine);

@@ -10,7 +10,7 @@ fn the_name_of_a_databases_folder_is_durable_before_there_is_a_database() {
     if !has_leveldb() {
         return;
     }
-    let parent = tempfile::tempdir().expect("a scratch folder");
+    let parent = tempfile::tempdir().expect("a scratch directory");
     let program = build("open", parent.path());
     let watch = parent.path().join("watch.so");
     run(cc().args(["-shared", "-fPIC"]).arg(here().join("tests/c/watch.c")).arg("-o").arg(&watch));

@@ -11,7 +11,7 @@ fn same(name: &str, engines: &[&str], arguments: &[&str]) {
     if !has_leveldb() {
         return;
     }
-    let parent = tempfile::tempdir().expect("a scratch folder");
+    let parent = tempfile::tempdir().expect("a scratch directory");
     let program = build(name, parent.path());
     let folder = under_leveldbs_names(parent.path());
     let said = |whose: Whose<'_>, place: &str| {
@@ -42,7 +42,7 @@ fn clean(name: &str, arguments: &[&str]) {
     if !has_leveldb() {
         return;
     }
-    let parent = tempfile::tempdir().expect("a scratch folder");
+    let parent = tempfile::tempdir().expect("a scratch directory");
     let program = build(name, parent.path());
     let folder = under_leveldbs_names(parent.path());
     for engine in ENGINES {
@@ -80,7 +80,7 @@ fn the_programs_signals_reach_its_own_threads_only() {
     if !has_leveldb() {
         return;
     }
-    let parent = tempfile::tempdir().expect("a scratch folder");
+    let parent = tempfile::tempdir().expect("a scratch directory");
     let program = build("signals", parent.path());
     let folder = under_leveldbs_names(parent.path());
     for engine in ENGINES {
@@ -94,7 +94,7 @@ fn what_a_database_gave_may_be_freed_after_it() {
     if !has_leveldb() {
         return;
     }
-    let parent = tempfile::tempdir().expect("a scratch folder");
+    let parent = tempfile::tempdir().expect("a scratch directory");
     let program = build("afterwards", parent.path());
     let folder = under_leveldbs_names(parent.path());
     for engine in ENGINES {
@@ -117,7 +117,7 @@ fn little_address_space_is_enough_or_ends_in_a_sentence() {
     if !has_leveldb() {
         return;
     }
-    let parent = tempfile::tempdir().expect("a scratch folder");
+    let parent = tempfile::tempdir().expect("a scratch directory");
     let program = build("random", parent.path());
     let folder = under_leveldbs_names(parent.path());
     for (kib, is_enough) in [(100_000, false), (300_000, false), (450_000, false), (700_000, true)] {
@@ -144,7 +144,7 @@ fn the_programs_run_with_our_library() {
     if !has_leveldb() {
         return;
     }
-    let parent = tempfile::tempdir().expect("a scratch folder");
+    let parent = tempfile::tempdir().expect("a scratch directory");
     let program = build("open", parent.path());
     let folder = under_leveldbs_names(parent.path());
     let trace = |whose: Whose<'_>| {

@@ -66,7 +66,7 @@ fn the_classes_cost_little_more_than_the_c_api() {
     if !has_leveldb() || !has_cxx() {
         return;
     }
-    let parent = tempfile::tempdir().expect("a scratch folder");
+    let parent = tempfile::tempdir().expect("a scratch directory");
     let program = parent.path().join("steps");
     // As a program is compiled that is to be fast.
     run(cxx()

@@ -14,7 +14,7 @@ fn leveldbs_own_c_test_passes() {
     if !has_leveldb() {
         return;
     }
-    let parent = tempfile::tempdir().expect("a scratch folder");
+    let parent = tempfile::tempdir().expect("a scratch directory");
     let Some(sources) = debian::sources("leveldb") else { return };
     let program = parent.path().join("c_test");
     // Warnings of LevelDB's own code do not matter here.
@@ -61,7 +61,7 @@ fn leveldbs_own_cpp_tests_pass() {
     }
     let Some(sources) = debian::sources("leveldb") else { return };
     let Some(gtest) = debian::packages("gtest", GTEST) else { return };
-    let parent = tempfile::tempdir().expect("a scratch folder");
+    let parent = tempfile::tempdir().expect("a scratch directory");
     for name in [
         "status_test",
         "cache_test",
@@ -107,7 +107,7 @@ fn leveldbs_own_benchmark_runs_with_both_engines() {
     }
     let Some(sources) = debian::sources("leveldb") else { return };
     let Some(gtest) = debian::packages("gtest", GTEST) else { return };
-    let parent = tempfile::tempdir().expect("a scratch folder");
+    let parent = tempfile::tempdir().expect("a scratch directory");
     let program = parent.path().join("db_bench");
     let mut build = compiler(&sources, &gtest);
     build.arg(sources.join("benchmarks/db_bench.cc"));

@@ -14,7 +14,7 @@ fn what_returned_without_sync_survives_the_process() {
     if !has_leveldb() {
         return;
     }
-    let parent = tempfile::tempdir().expect("a scratch folder");
+    let parent = tempfile::tempdir().expect("a scratch directory");
     let program = build("unsynced", parent.path());
     let folder = under_leveldbs_names(parent.path());
     let ours = ENGINES.map(|engine| (Whose::Ours(&folder, engine), scratch(parent.path(), engine)));

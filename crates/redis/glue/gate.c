@@ -14,7 +14,7 @@
 extern int ProcessingEventsWhileBlocked;
 
 #define PARKED_US_MAX 5000
-/* Units under way at most; more rounds join the open batch. */
+/* Batches under way at most; more rounds join the open batch. */
 #define FLYING_MAX 64
 
 typedef struct {

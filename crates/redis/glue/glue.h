@@ -138,7 +138,7 @@ void address_note(bool serves);
 /* space.c */
 /* With less left on the file system, an allocation that fails is due to that. */
 #define SPACE_LOW (16 << 20)
-/* From now on a failed allocation ends the process with a sentence. */
+/* From now on a failed allocation ends the process with a message. */
 void space_start(void);
 /* Gives free pages back if a command has asked for it; at a round's end, when nothing is open. */
 void space_give_back(void);

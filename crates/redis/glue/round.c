@@ -70,7 +70,7 @@ void commit(void) {
     batch_is_open = false;
     commits++;
     slow_commit();
-    if (mangrove_app_batch_commit(app, &last_ticket) != MANGROVE_APP_OK) die("a unit could not be committed");
+    if (mangrove_app_batch_commit(app, &last_ticket) != MANGROVE_APP_OK) die("a batch could not be committed");
     slow_committed(last_ticket, tracked_calls);
 }
 

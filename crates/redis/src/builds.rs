@@ -26,7 +26,7 @@ impl Builds {
                 return Ok(Self(folder));
             }
             bail!(
-                "{} has no build of the server: name the folder that has `builds` and `current`",
+                "{} has no build of the server: name the directory that has `builds` and `current`",
                 folder.display()
             );
         }
@@ -37,7 +37,7 @@ impl Builds {
         match candidates.into_iter().find(|folder| has_build(folder)) {
             Some(folder) => Ok(Self(folder)),
             None => bail!(
-                "the server is not built yet: run `make redis` in the source tree, or name its folder by --builds"
+                "the server is not built yet: run `make redis` in the source tree, or name its directory by --builds"
             ),
         }
     }

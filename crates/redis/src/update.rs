@@ -140,7 +140,7 @@ impl std::fmt::Display for Refusal {
             }
             _ => "the update needs PING, SAVE and INFO: give it a configuration that renames none of them",
         };
-        write!(f, "the server answers \"{}\"; {needs}", self.0)
+        write!(f, "the server replies \"{}\"; {needs}", self.0)
     }
 }
 
@@ -208,11 +208,7 @@ impl Server {
             }
             std::thread::sleep(Duration::from_millis(50));
         }
-        bail!(
-            "the server of the build {} has answered nothing for {} s",
-            choice.build.id,
-            SILENCE_MAX.as_secs()
-        )
+        bail!("the server of the build {} has sent no reply for {} s", choice.build.id, SILENCE_MAX.as_secs())
     }
 
     fn ask(&self, words: &[&str]) -> Result<String> {

@@ -252,7 +252,7 @@ fn a_read_that_the_main_thread_must_know_of_is_its_own() {
     assert_eq!(client.alone("PING", push.len() + 7), [&push[..], b"+PONG\r\n"].concat());
 }
 
-/// How long a unit counts as not durable after its commit: an answer that does not wait for it comes long before.
+/// How long a batch counts as not durable after its commit: a reply that does not wait for it comes long before.
 const HOLD_MS: u64 = 2000;
 
 /// What came of reads beside a change that is not durable.

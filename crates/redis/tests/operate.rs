@@ -38,7 +38,7 @@ fn fill_until_it_ends(server: &Server, value: &[u8]) -> u32 {
         .expect("the limit is reached")
 }
 
-/// A folder with the build that is there and, under another name and as the newest one, a copy of it.
+/// A directory with the build that is there and, under another name and as the newest one, a copy of it.
 fn two_builds(place: &Path) -> (PathBuf, String) {
     let old = builds().join("current").canonicalize().unwrap();
     let id = old.file_name().unwrap().to_str().unwrap().to_owned();

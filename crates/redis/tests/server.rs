@@ -47,7 +47,7 @@ fn a_scrape_has_the_servers_numbers_and_ends_with_it() {
     let before = scrape(port).expect("somebody listens");
     assert!(before.starts_with("HTTP/1.1 200 OK\r\n"), "{before}");
     for line in [
-        "# HELP mangrove_batches Units committed since the start",
+        "# HELP mangrove_batches Batches committed since the start",
         "# TYPE mangrove_batches counter",
         "# TYPE valkey_connected_clients gauge",
     ] {
@@ -302,7 +302,7 @@ fn a_pipeline_is_answered_as_its_commands_one_by_one_are() {
     assert!(count >= 20, "{count} keys were looked up ahead");
 }
 
-/// How long a unit counts as not durable in the tests of reads: an answer that does not wait for it comes long before.
+/// How long a batch counts as not durable in the tests of reads: a reply that does not wait for it comes long before.
 const HOLD_MS: u64 = 2000;
 
 /// The reads that overtake a change of other keys, and those that the change holds back, of a server with this hook
@@ -325,7 +325,7 @@ fn reads_beside_a_change(without: &[(&str, &str)]) -> (Vec<&'static str>, Vec<&'
         "RANDOMKEY",
         "SORT_RO list by w_*",
         "EVAL return{redis.call('get','same')} 0",
-        // Keys that no unit under way changes.
+        // Keys that no batch under way changes.
         "GET same",
         "MGET same same",
         "STRLEN same",

@@ -1,6 +1,6 @@
 //! What opening costs on a pool of files, after a crash with a full log and after closing. Words at random, 32 in an
-//! atomic group, in one log of several. Arguments: a folder (the temporary one), MiB of the working copy (8), MiB of a
-//! ring (256), rounds (3). Best of the rounds. `taskset -c 0` shows it on one processor.
+//! atomic group, in one log of several. Arguments: a directory (the temporary one), MiB of the working copy (8), MiB of
+//! a ring (256), rounds (3). Best of the rounds. `taskset -c 0` shows it on one processor.
 
 use mangrove_shadow::{Create, Latency, Medium, Options, Result};
 use std::path::PathBuf;
@@ -45,6 +45,6 @@ fn main() -> Result<()> {
     println!("after a crash {:.1} ms, after closing {:.1} ms", crashed / 1e6, closed / 1e6);
     println!("{words} logged words, {:.1} ns each", (crashed - closed) / words as f64);
     println!("{:.1} ns each with all of the opening", crashed / words as f64);
-    std::fs::remove_dir_all(&path).expect("the folder can be removed");
+    std::fs::remove_dir_all(&path).expect("the directory can be removed");
     Ok(())
 }

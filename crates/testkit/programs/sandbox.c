@@ -1,9 +1,9 @@
 /*
- * Runs a program as a container does: sandbox docker|all [user] [root=FOLDER] PROGRAM ARGUMENTS...
+ * Runs a program as a container does: sandbox docker|all [user] [root=DIRECTORY] PROGRAM ARGUMENTS...
  *
  * docker: personality(2) fails with EPERM unless its argument is one that Docker's default profile allows (PER_LINUX,
  * PER_LINUX32, UNAME26, both, and the question). all: it always does. user: as nobody, if started by root.
- * root: with FOLDER as its root directory.
+ * root: with DIRECTORY as its root directory.
  */
 #include <errno.h>
 #include <grp.h>

@@ -58,7 +58,7 @@ impl Header<'_> {
     /// # Panics
     /// With the compiler's message.
     pub fn compiles_alone(&self) {
-        let scratch = tempfile::tempdir().expect("a scratch folder");
+        let scratch = tempfile::tempdir().expect("a scratch directory");
         let source = scratch.path().join("alone.c");
         let text = format!("#include <{0}>\n#include <{0}>\nint alone;\n", self.file);
         std::fs::write(&source, text).expect("write");
@@ -122,7 +122,7 @@ impl Header<'_> {
         let mut folders = vec![self.library.here().join("src")];
         let mut files = Vec::new();
         while let Some(folder) = folders.pop() {
-            for entry in std::fs::read_dir(&folder).expect("a folder of sources") {
+            for entry in std::fs::read_dir(&folder).expect("a directory of sources") {
                 let path = entry.expect("an entry").path();
                 if path.is_dir() { folders.push(path) } else { files.push(path) }
             }

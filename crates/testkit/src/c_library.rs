@@ -62,7 +62,7 @@ impl CLibrary {
     #[must_use]
     pub fn folder(&self) -> &Path {
         self.built.get_or_init(|| {
-            let target = Path::new(self.target_tmpdir).parent().expect("the target folder");
+            let target = Path::new(self.target_tmpdir).parent().expect("the target directory");
             // The profile of this very test, so that its dependencies are built already.
             let (profile, folder) =
                 if cfg!(debug_assertions) { ("test", "debug") } else { ("release", "release") };

@@ -3,13 +3,13 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// Bytes that the files in a folder and in the folders below take on the disk.
+/// Bytes that the files in a directory and in the directories below take on the disk.
 ///
 /// # Panics
 /// When one of them cannot be looked at.
 #[must_use]
 pub fn disk_bytes(folder: &Path) -> u64 {
-    let entries = std::fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry"));
+    let entries = std::fs::read_dir(folder).expect("a directory").map(|entry| entry.expect("an entry"));
     entries
         .map(|entry| {
             let metadata = entry.metadata().expect("a file");

@@ -54,7 +54,7 @@ fn executor(shadow: &Arc<Shadow>, solo: bool) -> (Stm<HeapLog>, usize) {
 
 /// Runs so many transactions on one thread, for a program that counts instructions.
 fn count(solo: bool, swaps: usize, transactions: usize) {
-    let folder = tempfile::tempdir_in("/dev/shm").expect("a folder in memory");
+    let folder = tempfile::tempdir_in("/dev/shm").expect("a directory in memory");
     let log_bytes = (transactions as u64 * (swaps as u64 * 32 + 128)).next_power_of_two().max(1 << 20);
     let shadow = shadow(folder.path(), log_bytes * 2, false);
     let (stm, base) = executor(&shadow, solo);
@@ -124,7 +124,7 @@ fn main() {
         return count(word(2) == "solo", number(3), number(4));
     }
     let time = std::env::args().nth(1).map_or(500, |text| text.parse().expect("milliseconds"));
-    let folder = tempfile::tempdir_in("/dev/shm").expect("a folder in memory");
+    let folder = tempfile::tempdir_in("/dev/shm").expect("a directory in memory");
     let shadow = shadow(folder.path(), 32 << 20, true);
     let line = floor(&shadow);
     println!("F = {line:.0} ns; thousand transactions a second, and F for each in brackets");

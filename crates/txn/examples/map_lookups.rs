@@ -41,7 +41,7 @@ fn time_in_turn(keys: u64, mut one: impl FnMut(u64) -> u64) -> f64 {
 fn main() {
     let mut args = std::env::args().skip(1).map(|arg| arg.parse().expect("a number"));
     let (keys, rounds): (u64, u64) = (args.next().unwrap_or(1 << 16), args.next().unwrap_or(10));
-    let folder = tempfile::tempdir_in("/dev/shm").expect("a folder");
+    let folder = tempfile::tempdir_in("/dev/shm").expect("a directory");
     let path = folder.path().join("heap");
     let mut names = Vec::new();
     let mut best: Vec<f64> = Vec::new();

@@ -22,7 +22,7 @@ use ways::on_each_way;
 /// With each executor and protocol.
 fn on_each(test: impl Fn(HeapOptions, &Path)) {
     on_each_way(|options, path| {
-        let folder = path.parent().expect("the heap lies in a folder of its own");
+        let folder = path.parent().expect("the heap lies in a directory of its own");
         test(options.capacity(256 << 20).log_bytes(256 << 10), folder);
     });
 }
@@ -183,14 +183,14 @@ fn a_backup_that_fails_leaves_nothing() {
         let nowhere = heap.backup(folder.join("no/such/folder"), |_| Continue(()));
         assert!(matches!(nowhere, Err(HeapError::Pool(_))), "{nowhere:?}");
         assert_eq!(names(), ["heap"]);
-        // A folder of something else, a file, and a place in another pool.
+        // A directory of something else, a file, and a place in another pool.
         std::fs::create_dir(folder.join("notes")).unwrap();
         std::fs::write(folder.join("notes/file"), b"of the user").unwrap();
         options.open(folder.join("other")).unwrap().close().unwrap();
         for (place, says) in [
-            ("notes", "something else lies there, and a new pool gets a folder of its own"),
+            ("notes", "something else lies there, and a new pool gets a directory of its own"),
             ("notes/file", "something else lies there"),
-            ("other/backup", "lies inside another pool's folder"),
+            ("other/backup", "lies inside another pool's directory"),
             ("other", "already holds a pool"),
         ] {
             let text = heap.backup(folder.join(place), |_| Continue(())).unwrap_err().to_string();

@@ -301,7 +301,7 @@ fn pools_that_hold_no_heap_are_refused() {
     let path = folder.path().join("a file");
     fs::write(&path, b"text").unwrap();
     let error = Heap::open(&path).unwrap_err().to_string();
-    assert!(error.contains("it is a file; a pool is a folder"), "{error}");
+    assert!(error.contains("it is a file; a pool is a directory"), "{error}");
     assert_eq!(fs::read(&path).unwrap(), b"text");
 }
 

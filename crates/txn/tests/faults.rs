@@ -268,7 +268,7 @@ fn signals_interrupt_transactions_and_change_nothing() {
     });
 }
 
-/// Too small, out of the address space, on a full medium: the folder is as it was.
+/// Too small, out of the address space, on a full medium: the directory is as it was.
 #[test]
 fn a_refused_creation_leaves_nothing() {
     on_each_way(|options, path| {

@@ -1,7 +1,7 @@
 //! Notes in an ordinary `BTreeMap`, durable.
 //!
-//!     notes FOLDER put NAME TEXT...   notes FOLDER get NAME   notes FOLDER drop NAME   notes FOLDER list
-//!     notes FOLDER fill               adds notes until it is killed; prints each that is safe
+//!     notes DIRECTORY put NAME TEXT...   notes DIRECTORY get NAME   notes DIRECTORY drop NAME   notes DIRECTORY list
+//!     notes DIRECTORY fill               adds notes until it is killed; prints each that is safe
 
 #![forbid(unsafe_code)]
 
@@ -32,7 +32,7 @@ fn main() -> ExitCode {
 
 fn run(args: &[&str]) -> Result<bool> {
     let [folder, command, rest @ ..] = args else {
-        eprintln!("usage: notes FOLDER put NAME TEXT... | get NAME | drop NAME | list | fill");
+        eprintln!("usage: notes DIRECTORY put NAME TEXT... | get NAME | drop NAME | list | fill");
         return Ok(false);
     };
     let notes = Durable::open(folder, Notes::new)?;

@@ -17,7 +17,7 @@ fn run(folder: &Path, args: &[&str]) -> (bool, String) {
 
 #[test]
 fn notes_are_kept() {
-    let scratch = tempfile::tempdir().expect("a scratch folder");
+    let scratch = tempfile::tempdir().expect("a scratch directory");
     let folder = scratch.path().join("notes");
     assert!(run(&folder, &["put", "tide", "high", "at", "noon"]).0);
     assert!(run(&folder, &["put", "mud", "deep"]).0);
@@ -29,7 +29,7 @@ fn notes_are_kept() {
 
 #[test]
 fn notes_survive_kills() {
-    let scratch = tempfile::tempdir().expect("a scratch folder");
+    let scratch = tempfile::tempdir().expect("a scratch directory");
     let folder = scratch.path().join("notes");
     let mut last = 0;
     for round in 0..6u64 {

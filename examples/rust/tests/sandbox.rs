@@ -8,10 +8,10 @@ use std::process::{Command, Stdio};
 
 #[test]
 fn notes_are_kept_where_personality_is_refused() {
-    let scratch = tempfile::tempdir().expect("a scratch folder");
+    let scratch = tempfile::tempdir().expect("a scratch directory");
     let sandbox = Sandbox::build(scratch.path());
     let folder = scratch.path().join("work");
-    std::fs::create_dir(&folder).expect("a folder");
+    std::fs::create_dir(&folder).expect("a directory");
     open_to_all(&folder);
     // Every user can start the copy.
     let program = scratch.path().join("notes");

@@ -61,7 +61,7 @@ fn write(path: &Path, numbers: &Numbers, threads: u8, keys: u64, seed: u64) -> a
     file.set_len(end)?;
     if !numbers.early {
         file.sync_all()?;
-        File::open(path.parent().context("a file lies in a folder")?)?.sync_all()?;
+        File::open(path.parent().context("a file lies in a directory")?)?.sync_all()?;
     }
     let end = Mutex::new(end);
     std::thread::scope(|scope| {

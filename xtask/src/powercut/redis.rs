@@ -50,7 +50,7 @@ pub(super) struct ServerRounds {
     rig: Rig,
     crowd: Crowd,
     keep: PathBuf,
-    /// Folders of the server's libraries.
+    /// Directories of the server's libraries.
     library_path: String,
     /// The hook that is left out.
     plant: Option<&'static str>,

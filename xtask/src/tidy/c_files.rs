@@ -5,8 +5,8 @@ use super::modules::folder;
 use super::sources::Sources;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Every circle of the C files of each folder. A file depends on another if it spells a name that the header declares
-/// in the other's section.
+/// Every circle of the C files of each directory. A file depends on another if it spells a name that the header
+/// declares in the other's section.
 pub(super) fn check(sources: &Sources) -> Vec<String> {
     let mut findings = Vec::new();
     for (header, text) in sources.ending(&[".h"]) {

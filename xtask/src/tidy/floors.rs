@@ -61,13 +61,13 @@ fn is_heading(line: &str, title: &str) -> bool {
     line.starts_with('#') && line.trim_start_matches('#').trim() == title
 }
 
-/// The crates by the name of their folder, with their manifests.
+/// The crates by the name of their directory, with their manifests.
 fn crates(sources: &Sources) -> BTreeMap<&str, &str> {
     let packages = sources.packages();
     packages.filter_map(|(folder, text)| Some((folder.strip_prefix("crates/")?, text))).collect()
 }
 
-/// The crates of this workspace that a manifest's normal dependencies name, by their folder's name.
+/// The crates of this workspace that a manifest's normal dependencies name, by their directory's name.
 fn dependencies(manifest: &str) -> Vec<String> {
     let mut used = Vec::new();
     let mut inside = false;
@@ -88,7 +88,7 @@ fn dependencies(manifest: &str) -> Vec<String> {
     used
 }
 
-/// A package's folder, if it is one of ours: `mangrove-NAME` lies in `crates/NAME`, the facade `mangrove-db`
+/// A package's directory, if it is one of ours: `mangrove-NAME` lies in `crates/NAME`, the facade `mangrove-db`
 /// in `crates/mangrove`, the command `mangrove-db-cli` in `crates/cli`.
 fn ours(package: &str) -> Option<String> {
     match package {

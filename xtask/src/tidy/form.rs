@@ -9,12 +9,12 @@ const LINES_MAX: usize = 800;
 /// What the header of a file begins a line with that has a reason to be longer.
 const REASONS: [&str; 2] = ["Long because", "This file is long because"];
 
-/// Each mod.rs is its folder's table of contents: `//!` lines, `mod` and `use`.
+/// Each mod.rs is its directory's table of contents: `//!` lines, `mod` and `use`.
 pub(super) fn module_files(sources: &Sources) -> Vec<String> {
     let mut findings = Vec::new();
     for (name, text) in sources.ending(&["/mod.rs"]) {
         if !text.lines().any(|line| line.starts_with("//!")) {
-            findings.push(format!("{name}: does not say in a //! line what the folder holds"));
+            findings.push(format!("{name}: does not say in a //! line what the directory holds"));
         }
         match text.parse::<TokenStream>() {
             Err(error) => findings.push(format!("{name}: not Rust ({error})")),

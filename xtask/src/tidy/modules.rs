@@ -39,7 +39,7 @@ impl ModuleTree {
         modules
     }
 
-    /// Adds a file's modules; `below` is the folder in which its children lie.
+    /// Adds a file's modules; `below` is the directory in which its children lie.
     fn load_file(
         &mut self,
         sources: &Sources,
@@ -167,7 +167,7 @@ impl ModuleTree {
     }
 }
 
-/// Whether a file is the table of contents of its folder, or of its crate.
+/// Whether a file is the table of contents of its directory, or of its crate.
 pub(super) fn is_contents(file: &str) -> bool {
     ["/lib.rs", "/main.rs", "/mod.rs"].iter().any(|end| file.ends_with(end))
 }

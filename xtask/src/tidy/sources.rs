@@ -54,7 +54,7 @@ impl Sources {
             .map(|(name, text)| (name.as_str(), text.as_str()))
     }
 
-    /// The folders of our packages: whatever holds a Cargo.toml with a `[package]`.
+    /// The directories of our packages: whatever holds a Cargo.toml with a `[package]`.
     pub(super) fn packages(&self) -> impl Iterator<Item = (&str, &str)> {
         let package = |text: &str| text.lines().any(|line| line.trim() == "[package]");
         self.files.iter().filter_map(move |(name, text)| {

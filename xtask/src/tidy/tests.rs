@@ -32,11 +32,11 @@ const KIT: (&str, &str) = ("crates/kit/Cargo.toml", "[package]\nname = \"mangrov
 
 /// The clean workspace with these files instead of, or beside, its own.
 fn workspace(changes: &[(&str, &str)]) -> Sources {
-    let folder = tempfile::tempdir().expect("a folder");
+    let folder = tempfile::tempdir().expect("a directory");
     let files = || CLEAN.iter().chain([&KIT]).chain(changes);
     for (name, text) in files() {
         let path = folder.path().join(name);
-        std::fs::create_dir_all(path.parent().expect("a parent")).expect("a folder");
+        std::fs::create_dir_all(path.parent().expect("a parent")).expect("a directory");
         std::fs::write(path, text).expect("a file");
     }
     Sources::read(folder.path(), files().map(|(name, _)| *name)).expect("the workspace")

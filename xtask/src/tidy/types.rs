@@ -55,7 +55,7 @@ impl Types {
     }
 }
 
-/// The name by which paths call a file's module: its own, its folder's, or its crate's.
+/// The name by which paths call a file's module: its own, its directory's, or its crate's.
 fn module_name(file: &str) -> String {
     let parts: Vec<&str> = file.trim_end_matches(".rs").split('/').collect();
     match parts.as_slice() {

@@ -130,7 +130,7 @@ int main(int argc, char **argv) {
     counter = 0;
     answer = 9;
     ANSWERS(MANGROVE_APP_ERR_REFUSED, mangrove_app_open(state, NULL, &callbacks, &app));
-    SAYS("on_recover answered 9");
+    SAYS("on_recover returned 9");
     CHECK(recovered == 1);
     answer = 0;
     counter = 0;

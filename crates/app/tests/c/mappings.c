@@ -1,5 +1,5 @@
 /*
- * What commands map: persistent whatever the flags, or refused with a sentence.
+ * What commands map: persistent whatever the flags, or refused with a message.
  *
  *   mappings STATE make FILE     maps, in a command, and kills itself; FILE has a page of 1 and 100 bytes of 2
  *   mappings STATE verify FILE   finds what was mapped, without the file

@@ -55,7 +55,7 @@ int main(int argc, char **argv) {
     /* An initialisation that fails leaves nothing durable: the next run makes the state anew. */
     answer = 5;
     ANSWERS(MANGROVE_APP_ERR_REFUSED, mangrove_app_open(state, options, &callbacks, &app));
-    SAYS("answered 5");
+    SAYS("returned 5");
     CHECK(app == NULL);
     mangrove_app_options_free(options);
     mangrove_app_options_free(NULL);

@@ -139,7 +139,7 @@ fn insert_and_kill(
         if len == 0 {
             break;
         }
-        ensure!(line.trim() == (index + 1).to_string(), "the database answers '{}'", line.trim());
+        ensure!(line.trim() == (index + 1).to_string(), "the database program printed '{}'", line.trim());
         acknowledged += 1;
         bar.set_position(acknowledged as u64);
     }

@@ -41,7 +41,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
     let keys = args.keys.iter().map(|key| args.spelling.read(key)).collect::<anyhow::Result<Vec<_>>>()?;
     if args.raw && keys.len() > 1 {
         return Err(
-            Usage("--raw prints the value of one key; where several end could not be told".into()).into()
+            Usage("--raw prints the value of one key; it does not separate several values".into()).into()
         );
     }
     // One opening: the values are those of one instant.

@@ -35,7 +35,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
                 other => format!("a {other}"),
             };
             let pool = args.pool.display();
-            Err(Usage(format!("{pool} holds {holds}; copy its folder while no process has it open")).into())
+            let message = format!("{pool} holds {holds}; copy its directory while no process has it open");
+            Err(Usage(message).into())
         }
     }
 }

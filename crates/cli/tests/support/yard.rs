@@ -1,11 +1,11 @@
-//! Runs the real `mangrove` binary, each test in a folder of its own on the disk.
+//! Runs the real `mangrove` binary, each test in a directory of its own on the disk.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-/// A folder that goes away with the test, and the binary to run in it.
+/// A directory that goes away with the test, and the binary to run in it.
 pub(crate) struct Yard {
     dir: tempfile::TempDir,
 }
@@ -19,14 +19,14 @@ pub(crate) struct Said {
 
 impl Yard {
     pub(crate) fn new() -> Self {
-        Self { dir: tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder for the test") }
+        Self { dir: tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory for the test") }
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
     }
 
-    /// The binary, to be run in the folder.
+    /// The binary, to be run in the directory.
     pub(crate) fn command(&self, args: &[&str]) -> Command {
         command_in(self.dir.path(), args)
     }
@@ -60,14 +60,14 @@ impl Yard {
         String::from_utf8(said.out).expect("text")
     }
 
-    /// Runs it and demands an exit code and a part of the sentence on standard error.
+    /// Runs it and demands an exit code and a part of the message on standard error.
     pub(crate) fn fails(&self, args: &[&str], code: i32, sentence: &str) {
         self.run(args).is(code, sentence, &format!("{args:?}"));
     }
 
-    /// The names in the folder, sorted.
+    /// The names in the directory, sorted.
     pub(crate) fn names(&self) -> Vec<String> {
-        let entries = std::fs::read_dir(self.dir.path()).expect("the folder");
+        let entries = std::fs::read_dir(self.dir.path()).expect("the directory");
         let mut names: Vec<_> =
             entries.map(|e| e.expect("a name").file_name().to_string_lossy().into_owned()).collect();
         names.sort();

@@ -191,7 +191,7 @@ impl Contents {
         Ok(found)
     }
 
-    /// Looks up every key and the lengths; a sentence if one is not there.
+    /// Looks up every key and the lengths; a message if one is not there.
     pub(crate) fn look_up(&self, tx: &mut Tx<'_>) -> Result<Option<String>, Stop> {
         let mut lengths = [0; 4];
         if is_there(tx, VECTOR)? {

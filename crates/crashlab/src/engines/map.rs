@@ -64,7 +64,7 @@ fn in_part(before: &MapModel, index: u32, op: &MapOp, outer: bool, inner: bool) 
 }
 
 fn expect<T: PartialEq + fmt::Debug>(what: &str, found: T, wanted: T) -> Result<(), String> {
-    if found == wanted { Ok(()) } else { Err(format!("{what} answered {found:?} instead of {wanted:?}")) }
+    if found == wanted { Ok(()) } else { Err(format!("{what} returned {found:?} instead of {wanted:?}")) }
 }
 
 impl<const INTERVAL: bool, const FORM: u8> MapSubject<INTERVAL, FORM> {
@@ -183,7 +183,7 @@ impl<const INTERVAL: bool, const FORM: u8> Subject for MapSubject<INTERVAL, FORM
                 let (found, wanted) = (value.as_deref(), before.records.get(key).map(|v| &**v));
                 if found != wanted {
                     let (found, wanted) = (found.map(Short), wanted.map(Short));
-                    return Err(format!("get answered {found:?} instead of {wanted:?}"));
+                    return Err(format!("get returned {found:?} instead of {wanted:?}"));
                 }
                 Self::saw(before.seen(key))
             }

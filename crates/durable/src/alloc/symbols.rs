@@ -141,7 +141,7 @@ pub(crate) fn push_name(line: &mut StderrLine, address: usize, kind: u8) {
     // SAFETY: a string of the dynamic linker's, of a module that is loaded.
     let path = unsafe { CStr::from_ptr(info.dli_fname) };
     let base = info.dli_fbase as usize;
-    // The program's own name may be relative to a folder that it has left.
+    // The program's own name may be relative to a directory that it has left.
     // SAFETY: only reads a number.
     let is_program = unsafe { libc::getauxval(libc::AT_PHDR) } as usize & !4095 == base;
     let file = SymbolFile::open(if is_program { c"/proc/self/exe" } else { path });

@@ -135,7 +135,7 @@ fn start(path: &Path, writes: &mut WriteSet) -> State {
     state
 }
 
-/// A new state in a folder of its own, as `start` leaves it.
+/// A new state in a directory of its own, as `start` leaves it.
 fn started() -> (tempfile::TempDir, PathBuf, WriteSet, State) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("state");

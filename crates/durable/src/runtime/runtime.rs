@@ -307,7 +307,7 @@ impl Runtime {
             unsafe { self.executor.execute(&[NonNull::from(&mut job)]) };
         });
         if first.answer != 0 {
-            let what = format!("the initialisation answered {}; nothing was made durable", first.answer);
+            let what = format!("the initialisation returned {}; nothing was made durable", first.answer);
             return Err(Error::Refused { what });
         }
         job.into_outcome().map(drop)

@@ -1,6 +1,6 @@
 // old_strings.cc: for programs whose std::string has the layout from before C++11 (_GLIBCXX_USE_CXX11_ABI=0). Their
 // names of functions differ where a string is among the arguments or returned. They cannot be served, because batches
-// and virtual functions have strings in them; they get a sentence when they open a database, and do not crash.
+// and virtual functions have strings in them; they get a message when they open a database, and do not crash.
 //
 // This file alone is compiled with that layout.
 

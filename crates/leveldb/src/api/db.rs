@@ -98,7 +98,7 @@ pub(crate) fn create(
     let (engine, is_empty) = open_engine(directory, &catalog, order, opening, lock)?;
     if !is_empty {
         return Err(Failure::corruption(format!(
-            "{}: the file that says what the database is has been lost; leveldb_repair_db writes it anew",
+            "{}: the file that describes the database has been lost; leveldb_repair_db writes it anew",
             directory.display()
         )));
     }
@@ -110,7 +110,7 @@ pub(crate) fn create(
 fn missing(directory: &Path) -> Failure {
     // Its creation was interrupted, or its catalog was lost.
     let rest = if catalog::pool(directory).exists() {
-        "; its folder pool is there, and leveldb_repair_db finds out what is in it"
+        "; its directory pool is there, and leveldb_repair_db finds out what is in it"
     } else {
         ""
     };

@@ -292,6 +292,18 @@ fn is_refused(db: *mut leveldb_t, iterator: *mut crate::api::iter::leveldb_itera
     }
 }
 
+/// The map waits until it is recovered when the database is opened, so what an earlier get needs would be in vain.
+#[test]
+fn a_large_map_leaves_no_index() {
+    let directory = tempfile::tempdir().unwrap();
+    let db = new(directory.path(), EngineKind::Map);
+    db.engine.get().unwrap().put(b"large", &vec![7; 20 << 20], true).unwrap();
+    drop(db);
+    let pool = catalog::pool(&directory.path().canonicalize().unwrap());
+    assert!(pool.join("image").metadata().unwrap().len() > 16 << 20);
+    assert!(!pool.join("index").exists());
+}
+
 /// However often a key is written: an old snapshot costs one version of it, with both engines.
 #[test]
 fn an_old_snapshot_keeps_one_version_of_a_key() {

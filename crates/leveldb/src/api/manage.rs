@@ -69,7 +69,7 @@ fn destroy_unfinished(directory: &Path, info: &PoolInfo, lock: DirectoryLock) ->
         return remove();
     }
     Err(Failure::invalid(format!(
-        "{}: holds records, and no file says that they are a database's; leveldb_repair_db writes it, if they are",
+        "{}: holds records, and no file states that they are a database's; leveldb_repair_db writes it, if they are",
         info.path.display()
     )))
 }

@@ -27,7 +27,8 @@ impl Partial {
     /// Begins the work for `target`, which must not be there.
     pub(super) fn begin(target: &Path) -> Result<Self> {
         let Some(name) = target.file_name() else {
-            return Err(TransferError::refused(format!("{}: is no name for a new folder", target.display())));
+            let message = format!("{}: is no name for a new directory", target.display());
+            return Err(TransferError::refused(message));
         };
         if target.symlink_metadata().is_ok() {
             return Err(TransferError::refused(format!("{}: exists; choose a new name", target.display())));

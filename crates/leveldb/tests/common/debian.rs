@@ -1,5 +1,5 @@
 //! What tests fetch from Debian, and from the Python registry, when they run; it is never stored in the repository.
-//! It is kept below cargo's target folder, so that the next run needs no network.
+//! It is kept below cargo's target directory, so that the next run needs no network.
 
 use super::library::lock;
 use mangrove_testkit::command::run;
@@ -36,38 +36,38 @@ fn lists(folder: &Path) -> bool {
         if folder.join("lists.done").exists() {
             return true;
         }
-        std::fs::create_dir_all(folder.join("lists/partial")).expect("a folder");
-        std::fs::create_dir_all(folder.join("cache/archives/partial")).expect("a folder");
+        std::fs::create_dir_all(folder.join("lists/partial")).expect("a directory");
+        std::fs::create_dir_all(folder.join("cache/archives/partial")).expect("a directory");
         std::fs::write(folder.join("src.list"), SOURCES).expect("write");
         apt(&["update"], folder) && std::fs::write(folder.join("lists.done"), "").is_ok()
     })
 }
 
-/// Fetches by `fetch`, once, into the folder `name`, and returns it; `None`, with a word about it, where it cannot.
+/// Fetches by `fetch`, once, into the directory `name`, and returns it; `None`, with a word about it, where it cannot.
 fn fetched(name: &str, fetch: impl FnOnce(&Path) -> bool) -> Option<PathBuf> {
     let (all, place) = (folder(), folder().join(name));
-    std::fs::create_dir_all(&all).expect("a folder");
+    std::fs::create_dir_all(&all).expect("a directory");
     let _lock = lock(&all);
     if place.exists() {
         return Some(place);
     }
     let scratch = all.join(format!("{name}.new"));
     let _ = std::fs::remove_dir_all(&scratch);
-    std::fs::create_dir(&scratch).expect("a folder");
+    std::fs::create_dir(&scratch).expect("a directory");
     if !fetch(&scratch) {
         eprintln!("{name} cannot be fetched here: nothing is tested with it");
         return None;
     }
-    std::fs::rename(&scratch, &place).expect("a folder that is whole");
+    std::fs::rename(&scratch, &place).expect("a directory that is whole");
     Some(place)
 }
 
-/// The files of Debian's binary packages, unpacked into one folder.
+/// The files of Debian's binary packages, unpacked into one directory.
 pub(crate) fn packages(name: &str, packages: &[&str]) -> Option<PathBuf> {
     fetched(name, |place| {
-        // In one call, because each reads all the lists. `apt-get download` writes into the present folder.
+        // In one call, because each reads all the lists. `apt-get download` writes into the present directory.
         let got = lists(&folder()) && apt(&[&["download"], packages].concat(), &folder());
-        for entry in std::fs::read_dir(folder()).expect("the folder") {
+        for entry in std::fs::read_dir(folder()).expect("the directory") {
             let archive = entry.expect("an entry").path();
             if archive.extension().is_some_and(|e| e == "deb") {
                 run(Command::new("dpkg-deb").arg("-x").arg(&archive).arg(place));
@@ -83,7 +83,7 @@ pub(crate) fn sources(package: &str) -> Option<PathBuf> {
     fetched(&format!("{package}-source"), |place| {
         let got = lists(&folder()) && apt(&["source", "--download-only", package], &folder());
         let mut unpacked = false;
-        for entry in std::fs::read_dir(folder()).expect("the folder") {
+        for entry in std::fs::read_dir(folder()).expect("the directory") {
             let path = entry.expect("an entry").path();
             let name = path.file_name().expect("a name").to_string_lossy().into_owned();
             if name.contains(".orig.tar.") && !name.ends_with(".asc") {
@@ -123,7 +123,7 @@ pub(crate) fn python_wheel(package: &str, version: &str) -> Option<PathBuf> {
             return false;
         }
         let entries =
-            std::fs::read_dir(place).expect("the folder").map(|entry| entry.expect("an entry").path());
+            std::fs::read_dir(place).expect("the directory").map(|entry| entry.expect("an entry").path());
         for wheel in entries.collect::<Vec<_>>() {
             run(Command::new("python3").args(["-m", "zipfile", "-e"]).arg(wheel).arg(place));
         }

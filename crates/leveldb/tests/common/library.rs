@@ -39,7 +39,7 @@ pub(crate) fn has_leveldb() -> bool {
 /// A directory in which this library has LevelDB's names, for LD_LIBRARY_PATH.
 pub(crate) fn under_leveldbs_names(parent: &Path) -> PathBuf {
     let folder = parent.join("lib");
-    std::fs::create_dir_all(&folder).expect("a folder");
+    std::fs::create_dir_all(&folder).expect("a directory");
     for name in ["libleveldb.so.1", "libleveldb.so.1d"] {
         let link = folder.join(name);
         if !link.exists() {
@@ -69,12 +69,12 @@ pub(crate) fn make_classes(cpp: &Path, out: &Path, flags: &str) -> Output {
     make.output().expect("make")
 }
 
-/// The folder of the built library with the C++ classes, under LevelDB's names.
+/// The directory of the built library with the C++ classes, under LevelDB's names.
 pub(crate) fn classes() -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     BUILT.get_or_init(|| {
         let out = libraries().join("leveldb-cpp");
-        std::fs::create_dir_all(&out).expect("a folder");
+        std::fs::create_dir_all(&out).expect("a directory");
         let _lock = lock(&out);
         let output = make_classes(&here().join("cpp"), &out, "-O2 -g");
         assert!(output.status.success(), "{}", told(&output));
@@ -82,7 +82,7 @@ pub(crate) fn classes() -> &'static Path {
     })
 }
 
-/// The lock of a folder in which several test programs may build or fetch at a time.
+/// The lock of a directory in which several test programs may build or fetch at a time.
 pub(crate) fn lock(folder: &Path) -> File {
     let file = File::create(folder.join("lock")).expect("a lock file");
     while !try_lock(&file, true).expect("the lock") {
@@ -94,6 +94,6 @@ pub(crate) fn lock(folder: &Path) -> File {
 /// An empty directory below `parent`.
 pub(crate) fn scratch(parent: &Path, name: &str) -> PathBuf {
     let path = parent.join(name);
-    std::fs::create_dir(&path).expect("a scratch folder");
+    std::fs::create_dir(&path).expect("a scratch directory");
     path
 }

@@ -52,7 +52,7 @@ fn answer(mut stream: TcpStream, source: &Source) {
             Err(error) => respond(stream, "503 Service Unavailable", &format!("{error:#}\n")),
         },
         ("GET", _) => respond(stream, "404 Not Found", "the metrics are at /metrics\n"),
-        _ => respond(stream, "405 Method Not Allowed", "only GET is answered\n"),
+        _ => respond(stream, "405 Method Not Allowed", "only GET is supported\n"),
     }
 }
 

@@ -7,17 +7,17 @@ use std::fmt::Write;
 /// What our fields mean.
 const OURS: [(&str, &str); 20] = [
     ("mangrove_interval_ms", "Milliseconds between two syncs; 0 where each reply waits for its write"),
-    ("mangrove_durable", "Newest durable unit"),
-    ("mangrove_committed", "Newest committed unit"),
-    ("mangrove_batches", "Units committed since the start"),
+    ("mangrove_durable", "Newest durable batch"),
+    ("mangrove_committed", "Newest committed batch"),
+    ("mangrove_batches", "Batches committed since the start"),
     ("mangrove_commands", "Tracked calls in them"),
-    ("mangrove_commands_per_batch", "Tracked calls a unit"),
+    ("mangrove_commands_per_batch", "Tracked calls a batch"),
     ("mangrove_parked_clients", "Clients whose replies wait for durability"),
     ("mangrove_waits_in_loop", "Times that the event loop itself waited for the medium"),
-    ("mangrove_held_writes", "Writes to clients that were held until their unit was durable"),
+    ("mangrove_held_writes", "Writes to clients that were held until their batch was durable"),
     ("mangrove_reads_on_io_threads", "Reads that I/O threads executed"),
     ("mangrove_reads_on_io_threads_dropped", "Reads that I/O threads executed and the main thread again"),
-    ("mangrove_slow_batches", "Units that took longer than --slow-batch-ms"),
+    ("mangrove_slow_batches", "Batches that took longer than --slow-batch-ms"),
     ("mangrove_grave_objects", "Values that wait to be freed"),
     ("mangrove_logged_bytes", "Bytes that went to the redo log"),
     ("mangrove_logged_bytes_per_command", "Bytes logged a tracked call"),
@@ -25,7 +25,7 @@ const OURS: [(&str, &str); 20] = [
     ("mangrove_log_bytes", "Bytes of the redo log"),
     ("mangrove_checkpoint_age_ms", "Milliseconds since the last checkpoint"),
     ("mangrove_arena_bytes", "Bytes of the state in use"),
-    ("mangrove_waiting_frees", "Blocks that wait for the next unit to be free"),
+    ("mangrove_waiting_frees", "Blocks that wait for the next batch to be free"),
 ];
 /// Fields that only grow while the server runs, and the beginnings of the names of others.
 const COUNTERS: [&str; 26] = [
@@ -149,10 +149,10 @@ valkey_connected_clients 3
 # HELP valkey_mem_fragmentation_ratio mem_fragmentation_ratio of INFO, section Clients
 # TYPE valkey_mem_fragmentation_ratio gauge
 valkey_mem_fragmentation_ratio 0.95
-# HELP mangrove_batches Units committed since the start
+# HELP mangrove_batches Batches committed since the start
 # TYPE mangrove_batches counter
 mangrove_batches 7
-# HELP mangrove_commands_per_batch Tracked calls a unit
+# HELP mangrove_commands_per_batch Tracked calls a batch
 # TYPE mangrove_commands_per_batch gauge
 mangrove_commands_per_batch 2.00
 # HELP mangrove_hook_free mangrove_hook_free of INFO, section Mangrove

@@ -279,7 +279,7 @@ mod table {
     }
 
     pub(super) fn run() {
-        let folder = tempfile::tempdir_in("/dev/shm").expect("a folder in memory");
+        let folder = tempfile::tempdir_in("/dev/shm").expect("a directory in memory");
         let counts = count(|| columns(folder.path())).expect("a child that can be traced");
         assert_eq!(counts.len(), 1 + COLUMNS.len() * ROWS.len() * ROUNDS, "two marks for each region");
         let found = figures(counts.into_iter());

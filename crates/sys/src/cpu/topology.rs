@@ -32,7 +32,7 @@ impl Topology {
         Self::read(Path::new("/sys/devices/system"))
     }
 
-    /// The nodes that the folder `system` lists in its folders `node` and `cpu`.
+    /// The nodes that the directory `system` lists in its directories `node` and `cpu`.
     fn read(system: &Path) -> Self {
         let nodes = listed_nodes(&system.join("node"));
         let nodes = nodes.unwrap_or_else(|| vec![NumaNode { id: 0, cpus: online_cpus(system) }]);

@@ -28,7 +28,7 @@ pub fn node_of_device(file: BorrowedFd<'_>) -> Option<usize> {
     node_in(Path::new("/sys"), kind, (major(device), minor(device)))
 }
 
-/// The `numa_node` of a device, or of the nearest above it that has one, below the folder `sys`.
+/// The `numa_node` of a device, or of the nearest above it that has one, below the directory `sys`.
 fn node_in(sys: &Path, kind: &str, (major, minor): (u32, u32)) -> Option<usize> {
     let device = fs::canonicalize(sys.join(format!("dev/{kind}/{major}:{minor}"))).ok()?;
     let devices = fs::canonicalize(sys.join("devices")).ok()?;

@@ -17,7 +17,7 @@ pub(crate) struct Library {
 /// Where compiled test code goes.
 pub(crate) fn scratch() -> PathBuf {
     let dir = std::env::temp_dir().join(format!("mangrove-tracker-{}", std::process::id()));
-    std::fs::create_dir_all(&dir).expect("the temporary folder can be written");
+    std::fs::create_dir_all(&dir).expect("the temporary directory can be written");
     dir
 }
 

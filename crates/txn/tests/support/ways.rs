@@ -49,7 +49,7 @@ pub(crate) fn ways() -> Vec<(String, HeapOptions)> {
     ways
 }
 
-/// Runs `test` with each, in an empty folder. What fails names its own.
+/// Runs `test` with each, in an empty directory. What fails names its own.
 pub(crate) fn on_each_way(mut test: impl FnMut(HeapOptions, &std::path::Path)) {
     for (name, options) in ways() {
         eprintln!("with {name}:");
