@@ -50,6 +50,11 @@ redis-update:
 	@CARGO='$(CARGO)' crates/redis/scripts/ready data/valkey --newest
 	$(MANGROVE) redis update --dir $(REDIS_DIR)
 
+# Release builds without optimisation across crates and without tables of lines: these are a third of the compiling, and
+# the tests' own builds have neither.
+test: export CARGO_PROFILE_RELEASE_LTO = off
+test: export CARGO_PROFILE_RELEASE_CODEGEN_UNITS = 16
+test: export CARGO_PROFILE_RELEASE_DEBUG = false
 test:
 	@scripts/setup test
 	$(CARGO) xtask ci

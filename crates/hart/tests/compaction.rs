@@ -5,7 +5,8 @@ mod support;
 use mangrove_hart::{Error, Hart, Options, WriteMode};
 use std::ops::Bound;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 use support::Counting;
 
 const MODE: WriteMode = WriteMode::Durable;
@@ -122,4 +123,36 @@ fn what_was_acknowledged_is_read_after_an_io_error_of_a_compaction() {
     }
     let walked = hart.range(Bound::Unbounded, Bound::Unbounded).unwrap().count();
     assert_eq!((hart.count().unwrap(), walked as u64), (kept.len() as u64, kept.len() as u64));
+}
+
+#[test]
+fn a_compaction_that_a_writer_cut_off_is_taken_up_again() {
+    let (region, medium) = Counting::region(6 << 20, false);
+    let hart = Arc::new(Hart::create(region, &options()).unwrap());
+    let full = fill(&hart, 0);
+    for number in (0..full).filter(|number| number % 5 < 3) {
+        hart.delete(&key(number), MODE).unwrap();
+    }
+    // Needs a whole segment, and none is empty while the first records move.
+    let large = [1; 480];
+    let (map, calls) = (Arc::clone(&hart), AtomicU64::new(0));
+    *medium.at_unawaited.lock().unwrap() = Some(Box::new(move || {
+        if calls.fetch_add(1, Ordering::Relaxed) == 0 {
+            assert!(matches!(map.put(b"too early", &large, MODE), Err(Error::Full { .. })));
+        }
+    }));
+    let ended = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| hart.compact_by_itself(64 << 10, &ended));
+        let begin = Instant::now();
+        while medium.at_unawaited.lock().unwrap().is_none() || hart.put(b"large", &large, MODE).is_err() {
+            assert!(begin.elapsed().as_secs() < 120, "no segment became free");
+            std::thread::sleep(Duration::from_millis(1000));
+        }
+        ended.store(true, Ordering::Release);
+        hart.wake_compaction();
+    });
+    *medium.at_unawaited.lock().unwrap() = None;
+    assert_eq!(hart.get(b"large").unwrap().as_deref(), Some(&large[..]));
+    assert!(hart.check().unwrap().is_sound());
 }

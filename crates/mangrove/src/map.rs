@@ -248,7 +248,7 @@ impl Map {
             read(done, Some(&value));
             done += 1;
         }
-        if done > 0 && done == keys.len() {
+        if done == keys.len() {
             return Ok(());
         }
         let rest = |number, value: Option<&[u8]>| read(done + number, value);

@@ -64,6 +64,7 @@ impl SlabAllocator {
 
     /// Chooses the segments to empty and sets their free slots aside. The gate is closed for some segments at a time.
     pub(crate) fn begin_moving(&self, gate: &WriterGate) {
+        self.moving.lock().is_cut_off = false;
         // No class keeps an empty segment.
         self.reclaim_idle(&gate.close().lane());
         for some in self.sparse_segments().chunks(MARKED_MAX) {
@@ -144,14 +145,25 @@ impl SlabAllocator {
         is_moving
     }
 
+    /// As `end_moving`, for a writer that needs the slots. False when no segment is being emptied.
+    pub(super) fn cut_off_moving(&self) -> bool {
+        let mut moving = self.moving.lock();
+        let is_moving = !moving.segments.is_empty();
+        moving.is_cut_off |= is_moving;
+        drop(moving);
+        self.end_moving();
+        is_moving
+    }
+
     /// Frees all slots that were set aside.
     pub(crate) fn end_moving(&self) {
         let mut moving = self.moving.lock();
         for segment in &moving.segments {
             self.segments[*segment as usize].is_moving.store(false, Ordering::Relaxed);
         }
-        let Moving { aside, .. } = std::mem::take(&mut *moving);
-        drop(moving);
+        let Moving { aside, is_cut_off, .. } = std::mem::take(&mut *moving);
+        moving.is_cut_off = is_cut_off;
+        // Under the lock: a writer that needs a slot waits here until all are free.
         for ((segment, chunk), bits) in aside {
             self.free_slots_of(segment, chunk, bits);
         }

@@ -13,4 +13,6 @@ pub(crate) struct Moving {
     pub(super) aside: BTreeMap<(u32, u32), u64>,
     /// Slots that have records to move, as far as is known.
     pub(crate) left: u64,
+    /// A writer that needed slots has ended the last compaction.
+    pub(crate) is_cut_off: bool,
 }

@@ -324,9 +324,9 @@ fn provide(
 /// was reserved and never written, which a later write needs.
 ///
 /// It cannot have taken space of a segment of which the data file has a page, since the checkpoint that wrote the page
-/// synced the file. Of any other segment in use the log has a page that is not zero. So where there is no such page,
-/// as after closing, nothing is asked for: there are file systems where that would fail for want of space although all
-/// of it is reserved.
+/// synced the file. Of any other segment in use the log has a page that is not zero. Where there is no such page, as
+/// after closing, a medium without space is no error: there are file systems where that fails although all of it is
+/// reserved. (It is not where the data file was copied without its zeros.)
 pub(crate) fn provide_again(
     space: &MapSpace,
     high_water: u32,
@@ -342,10 +342,11 @@ pub(crate) fn provide_again(
         range.offset..range.offset + range.len
     });
     let parts: Vec<_> = front.into_iter().chain(segments).flat_map(|range| without.within(range)).collect();
-    if parts.iter().any(|part| !is_blank(&space.region, part)) {
-        parts.into_iter().try_for_each(|part| provide_by_halves(space, part))?;
+    let is_needed = parts.iter().any(|part| !is_blank(&space.region, part));
+    match parts.into_iter().try_for_each(|part| provide_by_halves(space, part)) {
+        Err(e) if !is_needed && is_no_space(&e) => Ok(()),
+        provided => Ok(provided?),
     }
-    Ok(())
 }
 
 /// Asks for the space of whole pages; where there is none for all, for that of smaller and smaller parts: a file system

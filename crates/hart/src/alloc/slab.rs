@@ -450,9 +450,11 @@ impl SlabAllocator {
 
     /// As `reclaim_idle`, and frees what a compaction has set aside, which ends that: a writer needs it more. Not for
     /// the thread that moves records.
-    pub(crate) fn reclaim_all(&self, exclusive: &LaneToken<'_>) {
-        self.end_moving();
+    /// False when there is no compaction.
+    pub(crate) fn reclaim_all(&self, exclusive: &LaneToken<'_>) -> bool {
+        let was_moving = self.cut_off_moving();
         self.reclaim_idle(exclusive);
+        was_moving
     }
 
     /// Bytes of the value block that begins at `offset`, or none when no block can begin there. Readers are bounded

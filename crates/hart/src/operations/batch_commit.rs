@@ -135,7 +135,7 @@ impl Hart {
             return self.change(key, value, expect, mode).map(|_| ());
         }
         let preparing = self.preparing.read();
-        let make_room = || self.alloc.reclaim_all(&self.writer_gate.close().lane());
+        let make_room = || _ = self.alloc.reclaim_all(&self.writer_gate.close().lane());
         let prepared = twice_if_full(make_room, || self.prepare_all(&ops))?;
         let pending = self.read_gate.begin_write();
         let lsn = {
@@ -223,6 +223,8 @@ impl Hart {
             match value.transpose() {
                 Ok(value) => prepared.push(value),
                 Err(e) => {
+                    // Not what others may have written by then.
+                    flusher.finish();
                     prepared.iter().for_each(|value| self.free_value(lane, *value));
                     return Err(e);
                 }
@@ -255,6 +257,7 @@ impl Hart {
                 Ok(Some(effect)) => steps.push(BatchStep { key: op.key, effect }),
                 Ok(None) => {}
                 Err(e) => {
+                    flusher.finish();
                     prepared[number..].iter().for_each(|value| self.free_value(exclusive, *value));
                     self.free_new(exclusive, &steps);
                     return Err(e);
@@ -274,7 +277,7 @@ impl Hart {
     ) -> Result<Option<Effect>> {
         let slot = self.index.get(op.key, |leaf| self.space.offset(leaf));
         let mut new_leaf = |before, value| {
-            let make_room = || self.alloc.reclaim_all(exclusive);
+            let make_room = || _ = self.alloc.reclaim_all(exclusive);
             twice_if_full(make_room, || {
                 self.prepare_leaf(exclusive, op.key, before, value, op.value, flusher)
             })

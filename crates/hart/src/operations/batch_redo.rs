@@ -94,7 +94,7 @@ impl BatchRedo {
         }
         let count = bytes.div_ceil(hart.space.geometry.segment_bytes()) as u32;
         // Not for moves, of which a batch has few.
-        let make_room = || hart.alloc.reclaim_all(exclusive);
+        let make_room = || _ = hart.alloc.reclaim_all(exclusive);
         let first = twice_if_full(make_room, || hart.alloc.alloc_segments(count))?;
         Ok((hart.space.geometry.start(first), Some((first, count))))
     }

@@ -111,6 +111,7 @@ impl Hart {
                 // What has been moved so far is worth keeping.
                 Err(e) if e.is_full() => break,
                 Err(e) => {
+                    flusher.finish();
                     self.free_moves(lane, &found);
                     return Err(e);
                 }

@@ -78,7 +78,8 @@ impl Hart {
         };
         let _alone = self.compacting.lock();
         self.compact_alone(&Pace { moves_max: 16, seen_max: 500, between: &between })?;
-        Ok(is_whole.get())
+        // It may have ended before a writer found room: then it is not done.
+        Ok(is_whole.get() && !self.alloc.moving().is_cut_off)
     }
 
     fn has_snapshots(&self) -> bool {

@@ -189,18 +189,22 @@ impl Hart {
         check_key(key)?;
         check_value(new.unwrap_or_default())?;
         self.check_writable()?;
-        let mut reclaimed = false;
+        let mut reclaimed = 0;
         loop {
             let full = match self.change_once(key, new, &expect, mode) {
                 Ok(Done::Unchanged) => return self.unchanged(key),
                 Ok(_) => return Ok(true),
-                Err(e) if e.is_full() && !reclaimed => e,
+                Err(e) if e.is_full() && reclaimed < 2 => e,
                 Err(e) => return Err(*e),
             };
-            drop(full);
-            // Lanes have reserved slots, each class keeps an empty segment, and a compaction has set slots aside.
-            self.alloc.reclaim_all(&self.writer_gate.close().lane());
-            reclaimed = true;
+            // Lanes have reserved slots, and each class keeps an empty segment; a compaction has set slots aside.
+            let exclusive = self.writer_gate.close();
+            if reclaimed == 0 {
+                self.alloc.reclaim_idle(&exclusive.lane());
+            } else if !self.alloc.reclaim_all(&exclusive.lane()) {
+                return Err(*full);
+            }
+            reclaimed += 1;
         }
     }
 

@@ -229,7 +229,9 @@ impl FileMedium {
     /// What the log, which is empty, becomes when the pool is closed, where the region has `used` bytes that are not
     /// zero.
     pub(super) fn closing_log_bytes(&self, used: u64) -> u64 {
-        closing_bytes(self.log.log_bytes(), self.log_growth.bytes_min, used)
+        let growth = &self.log_growth;
+        let bytes = self.log.log_bytes().min(growth.grows_to.max(growth.bytes_min));
+        closing_bytes(bytes, growth.bytes_min, used)
     }
 
     /// Has the superblock of a pool that is being closed say that the log, which is empty, has `bytes`. Nothing in it

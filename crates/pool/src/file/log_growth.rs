@@ -34,7 +34,7 @@ impl LogGrowth {
         let bytes_max = sb.log_bytes_kept();
         Self {
             bytes_max,
-            grows_to: grows_to(bytes_max, start),
+            grows_to: if config.log_bytes.is_some() { bytes_max } else { grows_to(bytes_max, start) },
             bytes_min: config.log_bytes_first.unwrap_or(LOG_BYTES_FIRST).next_multiple_of(4096),
             memory_bytes_max: config.memory_bytes_max,
             retry_at: AtomicU64::new(0),

@@ -23,6 +23,7 @@ use crate::pool_files::{PoolFile, kind_of, names_in};
 use crate::storage::traits::{FileMap, OpenHow, PathKind, Storage, here};
 use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering};
 use crate::{Error, Lsn, Result};
+use mangrove_sys::ProcessMark;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -103,6 +104,8 @@ pub(crate) struct Recent {
 pub(crate) struct UnusedRecent {
     recent: Option<Recent>,
     storage: Arc<dyn Storage>,
+    /// A child of fork leaves its parent's file.
+    process: ProcessMark,
 }
 
 impl UnusedRecent {
@@ -112,7 +115,7 @@ impl UnusedRecent {
     /// `NoSpace`, `Io`.
     pub(crate) fn create(storage: &Arc<dyn Storage>, directory: &Path, seed: u32, end: Lsn) -> Result<Self> {
         let recent = Recent::create(&**storage, directory, seed, storage.random(), end..end)?;
-        Ok(Self { recent: Some(recent), storage: Arc::clone(storage) })
+        Ok(Self { recent: Some(recent), storage: Arc::clone(storage), process: ProcessMark::here() })
     }
 
     pub(crate) fn into_used(mut self) -> Option<Recent> {
@@ -122,7 +125,7 @@ impl UnusedRecent {
 
 impl Drop for UnusedRecent {
     fn drop(&mut self) {
-        if let Some(recent) = &self.recent {
+        if let Some(recent) = self.recent.as_ref().filter(|_| self.process.is_here()) {
             recent.remove(&*self.storage);
         }
     }
