@@ -1,4 +1,4 @@
-//! What readers and writers see of a compaction that goes on beside them.
+//! Readers and writers beside a running compaction.
 
 mod support;
 

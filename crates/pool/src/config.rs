@@ -397,8 +397,8 @@ macro_rules! pool_config_setters {
         /// Bytes that the redo log may grow to, 16 KiB to 1 GiB. It begins small and grows with use: freely up to
         /// 64 MiB, beyond that while it is shorter than the data. It bounds recovery time and the burst of writes that
         /// is absorbed without waiting for the checkpointer. Kept by the pool; where the engine keeps logs of its own
-        /// (persistent memory), the size of each. Default: 1 GiB, of which a pool that is
-        /// opened copy on write uses 256 MiB; and 64 MiB for logs of an engine.
+        /// (persistent memory), the size of each. Default: 1 GiB, of which a pool that is opened copy on write uses
+        /// 256 MiB; and 64 MiB for logs of an engine.
         #[must_use]
         pub fn log_bytes(mut self, bytes: u64) -> Self {
             self.$field.log_bytes = Some(bytes);

@@ -150,21 +150,22 @@ impl SlabAllocator {
         let mut moving = self.moving.lock();
         let is_moving = !moving.segments.is_empty();
         moving.is_cut_off |= is_moving;
-        drop(moving);
-        self.end_moving();
+        self.free_aside(&mut moving);
         is_moving
     }
 
     /// Frees all slots that were set aside.
     pub(crate) fn end_moving(&self) {
-        let mut moving = self.moving.lock();
-        for segment in &moving.segments {
-            self.segments[*segment as usize].is_moving.store(false, Ordering::Relaxed);
+        self.free_aside(&mut self.moving.lock());
+    }
+
+    /// Under the lock: a writer that needs a slot waits until all are free.
+    fn free_aside(&self, moving: &mut Moving) {
+        for segment in moving.segments.drain(..) {
+            self.segments[segment as usize].is_moving.store(false, Ordering::Relaxed);
         }
-        let Moving { aside, is_cut_off, .. } = std::mem::take(&mut *moving);
-        moving.is_cut_off = is_cut_off;
-        // Under the lock: a writer that needs a slot waits here until all are free.
-        for ((segment, chunk), bits) in aside {
+        moving.left = 0;
+        for ((segment, chunk), bits) in std::mem::take(&mut moving.aside) {
             self.free_slots_of(segment, chunk, bits);
         }
     }

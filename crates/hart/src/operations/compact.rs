@@ -8,8 +8,8 @@
 //! region has no space left for a record, compaction ends, also for a record that a writer writes; it needs no space of
 //! its own, since it moves records only into slots that are free already.
 //!
-//! Nobody waits for moves: neither a reader, since what it reads is as durable as before, nor the thread that moves,
-//! before the end.
+//! No thread waits until a move is durable: a reader's record is as durable as it was before, and the compaction waits
+//! once, at its end.
 
 use crate::concurrency::writer_gate::LaneToken;
 use crate::error::twice_if_full;

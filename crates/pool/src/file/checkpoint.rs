@@ -296,7 +296,7 @@ impl Checkpointer {
 
     /// Makes holes of consecutive pages that a record before `target` gave back. Writes zeros to those that the owner
     /// may have asked for again, and where no hole can be made; but not to pages that are zeros: such a page may be a
-    /// hole that nobody has asked for, and have no space.
+    /// hole for which the owner has not asked for space.
     fn write_nothing(&mut self, run: &[ChangedPage], target: Lsn) -> Result<()> {
         let (image, written) = (&self.files.image, &mut self.bytes_written);
         let page_bytes = PAGE_BYTES as u64;
