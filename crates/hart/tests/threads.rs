@@ -259,3 +259,68 @@ fn snapshots_stand_still_while_writers_run() {
     assert_eq!(hart.stat().snapshot_bytes, 0);
     assert!(hart.check().unwrap().is_sound());
 }
+
+/// Snapshots that no write separates share an instant. A write that has returned must be in each later one, also of
+/// another thread, and two snapshots that were taken one after the other are in that order.
+#[test]
+fn each_snapshot_shows_every_write_that_had_returned() {
+    const WRITERS: usize = 2;
+    let hart = Hart::create(Emulated::region(64 << 20).unwrap(), &Options::default()).unwrap();
+    let returned: [AtomicU64; WRITERS] = Default::default();
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for (writer, returned) in returned.iter().enumerate() {
+            let (hart, stop) = (&hart, &stop);
+            scope.spawn(move || {
+                let mut random = Random(writer as u64);
+                for version in 1.. {
+                    hart.put(&[writer as u8], &value(&[writer as u8], version, 30), MODE).unwrap();
+                    returned.store(version, Ordering::Relaxed);
+                    // Long enough, sometimes, that snapshots share an instant.
+                    (0..random.below(2000)).for_each(|_| std::hint::spin_loop());
+                    if stop.load(Ordering::Relaxed) {
+                        break;
+                    }
+                }
+            });
+        }
+        let readers = [0, 1].map(|reader| {
+            let (hart, returned) = (&hart, &returned);
+            scope.spawn(move || {
+                let mut random = Random(100 + reader);
+                let mut last = [0; WRITERS];
+                let mut held = Vec::new();
+                for _ in 0..20_000 {
+                    let had = returned.each_ref().map(|version| version.load(Ordering::Relaxed));
+                    let snapshot = hart.snapshot().unwrap();
+                    let mut seen = [0; WRITERS];
+                    let mut walk = snapshot.range(Bound::Unbounded, Bound::Unbounded).unwrap();
+                    let walked = walk.for_each_ref(|key, value| {
+                        verify(key, value);
+                        seen[usize::from(key[0])] = u64::from_le_bytes(*value.first_chunk().unwrap());
+                        true
+                    });
+                    walked.unwrap();
+                    for writer in 0..WRITERS {
+                        assert!(seen[writer] >= had[writer], "a write that had returned is missing");
+                        assert!(seen[writer] >= last[writer], "a later snapshot shows an earlier instant");
+                    }
+                    last = seen;
+                    held.push((snapshot, seen));
+                    if held.len() > 3 {
+                        let (snapshot, seen) = held.swap_remove(random.below(4) as usize);
+                        for (writer, version) in seen.iter().enumerate().filter(|(_, version)| **version > 0)
+                        {
+                            let value = snapshot.get(&[writer as u8]).unwrap().unwrap();
+                            assert_eq!(value[..8], version.to_le_bytes(), "a snapshot does not stand still");
+                        }
+                    }
+                }
+            })
+        });
+        let joined = readers.map(|reader| reader.join());
+        stop.store(true, Ordering::Relaxed);
+        joined.into_iter().for_each(|ended| ended.expect("no panic"));
+    });
+    assert_eq!((hart.stat().snapshots, hart.stat().snapshot_bytes), (0, 0));
+}

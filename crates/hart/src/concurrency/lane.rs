@@ -1,6 +1,7 @@
 //! Lanes: a number for each running thread, so that threads need not share a cache line.
 
 use parking_lot::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Lanes that belong to one thread at a time.
 pub(crate) const OWN_LANES_MAX: usize = 64;
@@ -14,6 +15,16 @@ thread_local! {
 pub(crate) fn own_lane() -> Option<usize> {
     // A thread that is ending has returned its lane.
     OWN.try_with(|own| own.0).ok().flatten()
+}
+
+/// How many lanes any thread has ever had: the first ones. It only goes up.
+static EVER_OWNED: AtomicUsize = AtomicUsize::new(0);
+
+/// Number of the first lanes that include each [`own_lane`] of a thread that the caller is ordered after.
+#[inline]
+pub(crate) fn lanes_ever_owned() -> usize {
+    // Relaxed: the caller's barrier orders it.
+    EVER_OWNED.load(Ordering::Relaxed)
 }
 
 /// Lanes that threads have returned, and the first lane that no thread ever had. The lock orders what a thread did in
@@ -33,6 +44,7 @@ impl OwnLane {
             return Self(None);
         }
         lanes.1 += 1;
+        EVER_OWNED.store(lanes.1, Ordering::Relaxed);
         Self(Some(fresh))
     }
 }

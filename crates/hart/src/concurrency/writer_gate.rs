@@ -14,7 +14,7 @@
 //! 3. So what is kept for a lane elsewhere (the allocator's caches) belongs to the holder of that lane's permit, or
 //!    to the holder of the exclusive permit. A [`LaneToken`] stands for that right.
 
-use crate::concurrency::lane::{OWN_LANES_MAX, own_lane};
+use crate::concurrency::lane::{OWN_LANES_MAX, lanes_ever_owned, own_lane};
 use mangrove_sys::AsymmetricBarrier;
 use parking_lot::{Mutex, MutexGuard};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
@@ -148,7 +148,7 @@ impl WriterGate {
         // SeqCst: partner is the load in `pass`.
         self.closed.store(true, Ordering::SeqCst);
         self.barrier.heavy();
-        for lane in &self.lanes {
+        for lane in self.lanes() {
             let mut tries = 0u32;
             while lane.writers.load(Ordering::SeqCst) != 0 {
                 tries += 1;
@@ -156,6 +156,12 @@ impl WriterGate {
             }
         }
         ExclusivePermit { gate: self, _owner: owner }
+    }
+
+    /// The lanes that a thread may have used before the caller's barrier.
+    fn lanes(&self) -> impl Iterator<Item = &LaneCount> {
+        let (own, others) = self.lanes.split_at(OWN_LANES_MAX);
+        own[..lanes_ever_owned()].iter().chain(others)
     }
 
     /// Adds `delta` to the records that this lane counts.
@@ -169,7 +175,7 @@ impl WriterGate {
     /// Records inserted minus records removed, over all lanes.
     pub(crate) fn records(&self) -> u64 {
         // Acquire: partner is the store in `add_records`.
-        self.lanes.iter().map(|lane| lane.records.load(Ordering::Acquire)).sum::<i64>().max(0) as u64
+        self.lanes().map(|lane| lane.records.load(Ordering::Acquire)).sum::<i64>().max(0) as u64
     }
 }
 

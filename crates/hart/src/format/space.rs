@@ -35,7 +35,7 @@ pub(crate) struct LeafRecord {
     pub(crate) kind: u8,
     word: [u8; 8],
     key_len: usize,
-    key: [[u8; 8]; crate::KEY_BYTES_MAX / 8],
+    key: [MaybeUninit<[u8; 8]>; crate::KEY_BYTES_MAX / 8],
     behind: [MaybeUninit<u8>; SLOT_VALUE_BYTES_MAX],
     behind_len: usize,
 }
@@ -48,7 +48,7 @@ impl LeafRecord {
         kind: 0,
         word: [0; 8],
         key_len: 0,
-        key: [[0; 8]; crate::KEY_BYTES_MAX / 8],
+        key: [MaybeUninit::uninit(); crate::KEY_BYTES_MAX / 8],
         behind: [MaybeUninit::uninit(); SLOT_VALUE_BYTES_MAX],
         behind_len: 0,
     };
@@ -56,7 +56,9 @@ impl LeafRecord {
     /// The key.
     #[inline]
     pub(crate) fn key(&self) -> &[u8] {
-        &self.key.as_flattened()[..self.key_len]
+        let written = &self.key[..self.key_len.div_ceil(8)];
+        // SAFETY: `read_leaf` has written so many words, which hold `key_len` bytes.
+        unsafe { std::slice::from_raw_parts(written.as_ptr().cast(), self.key_len) }
     }
 
     /// The leaf's word.
@@ -160,8 +162,8 @@ impl MapSpace {
         record.key_len = meta.key_len().min(crate::KEY_BYTES_MAX).min(room);
         for (index, target) in record.key.iter_mut().take(record.key_len.div_ceil(8)).enumerate() {
             // Relaxed: validated afterwards. The word lies within the usable region, whose end is a multiple of 8.
-            *target =
-                self.region.word(offset + LEAF_KEY + index as u64 * 8).load(Ordering::Relaxed).to_ne_bytes();
+            let word = self.region.word(offset + LEAF_KEY + index as u64 * 8).load(Ordering::Relaxed);
+            target.write(word.to_ne_bytes());
         }
         if record.kind == KIND_SLOT {
             let read = self.slot_value(offset, record.key_len, word).filter(|(at, len)| {

@@ -44,7 +44,8 @@ const BAD: u8 = u8::MAX;
 /// What one end has fetched and not returned yet, in the direction of that end.
 pub(super) struct RangeEnd<'a> {
     direction: Direction,
-    pub(super) cursor: Option<IndexCursor<'a, LeafKeys>>,
+    /// Boxed: most ranges are visited without it, and it is large.
+    pub(super) cursor: Option<Box<IndexCursor<'a, LeafKeys>>>,
     bytes: Vec<u8>,
     pub(super) items: Vec<FetchedItem>,
     /// Items before this one have been returned.
@@ -143,7 +144,7 @@ pub(super) fn fetch_live<'a>(
     let (lower, upper) = (as_slices(lower), as_slices(upper));
     let direction = end.direction;
     let cursor = end.cursor.get_or_insert_with(|| {
-        hart.index.cursor(if direction == Direction::Forward { lower } else { upper }, direction)
+        Box::new(hart.index.cursor(if direction == Direction::Forward { lower } else { upper }, direction))
     });
     let count = end.fetch_count;
     let items = &mut end.items;

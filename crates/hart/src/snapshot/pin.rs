@@ -1,7 +1,7 @@
 //! A pinned instant: while the pin lives, writers save the pre-images that keep the instant readable.
 
 use crate::hart::Hart;
-use crate::snapshot::pre_images::Overlay;
+use crate::snapshot::pre_images::{Instant, Overlay};
 use std::sync::Arc;
 
 /// Keeps the pre-images of an instant.
@@ -10,8 +10,6 @@ pub(crate) struct Pin<'a> {
     pub(crate) overlay: Arc<Overlay>,
     /// The medium failed before the instant was durable, so every read must check that what it read is durable.
     pub(crate) medium_failed: bool,
-    /// Records at the instant.
-    pub(crate) records: u64,
 }
 
 impl Drop for Pin<'_> {
@@ -21,13 +19,16 @@ impl Drop for Pin<'_> {
 }
 
 impl Hart {
+    /// Pins an instant of now: that of the newest snapshot if no key has changed since, otherwise a new one, for which
+    /// this closes the gate.
     pub(crate) fn pin(&self) -> Pin<'_> {
-        let (overlay, lsn, records) = {
+        let overlay = self.snapshots.share().unwrap_or_else(|| {
             let _exclusive = self.writer_gate.close();
-            (self.snapshots.begin(), self.region().appended(), self.len())
-        };
+            self.snapshots.begin(Instant { lsn: self.region().appended(), records: self.len() })
+        });
         // A crash must not undo what the instant shows.
-        let medium_failed = self.read_gate.is_gated() && self.region().wait(lsn).is_err();
-        Pin { hart: self, overlay, medium_failed, records }
+        let is_gated = self.read_gate.is_gated();
+        let medium_failed = is_gated && self.region().wait(overlay.instant.lsn).is_err();
+        Pin { hart: self, overlay, medium_failed }
     }
 }

@@ -14,9 +14,13 @@
 //! 5. There may be millions of pre-images, so they are never freed under a lock that a writer needs. A writer that
 //!    must discard them holds a node lock; it only queues them. Later writers free up to [`SWEEP_COUNT_MAX`] each,
 //!    and dropping a snapshot frees the rest.
+//! 6. The newest snapshot stays when its last user drops it, *idle*, as long as no key has changed since: the next user
+//!    of that instant takes it over, and no writer has to wait for that. The first writer that finds it idle removes it
+//!    before it changes its key, instead of saving a pre-image. Only the newest snapshot is ever idle.
 
 use crate::bounds::{FETCH_BYTES_MAX, is_ordered};
 use crate::index::Direction;
+use mangrove_pool::Lsn;
 use parking_lot::{Mutex, RwLock};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -39,11 +43,29 @@ struct SavedStates {
     bytes: u64,
 }
 
+/// What a snapshot's lock guards.
+#[derive(Debug, Default)]
+struct OverlayState {
+    saved: SavedStates,
+    /// How many use the snapshot. 0: it is idle, or about to be removed.
+    users: usize,
+}
+
+/// An instant: what was there, and how to know that it is durable.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Instant {
+    /// Once the log is durable up to here, so is all that was there.
+    pub(crate) lsn: Lsn,
+    /// Records.
+    pub(crate) records: u64,
+}
+
 /// What changed after one snapshot and before the next.
 #[derive(Debug)]
 pub(crate) struct Overlay {
     number: u64,
-    saved: Mutex<SavedStates>,
+    pub(crate) instant: Instant,
+    state: Mutex<OverlayState>,
     expired: AtomicBool,
 }
 
@@ -51,7 +73,10 @@ pub(crate) struct Overlay {
 #[derive(Debug)]
 pub(crate) struct SnapshotRegistry {
     list: RwLock<Vec<Arc<Overlay>>>,
+    /// Snapshots in the list.
     live: AtomicUsize,
+    /// Those of them that are not idle.
+    used: AtomicUsize,
     next: AtomicU64,
     bytes: AtomicU64,
     bytes_max: u64,
@@ -74,6 +99,7 @@ impl SnapshotRegistry {
         Self {
             list: RwLock::default(),
             live: AtomicUsize::new(0),
+            used: AtomicUsize::new(0),
             next: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
             bytes_max,
@@ -89,41 +115,98 @@ impl SnapshotRegistry {
         self.live.load(Ordering::Relaxed) != 0
     }
 
-    /// Number of live snapshots, and bytes of their pre-images.
+    /// Number of snapshots in use, and bytes of their pre-images.
     pub(crate) fn figures(&self) -> (u64, u64) {
-        (self.live.load(Ordering::Relaxed) as u64, self.bytes.load(Ordering::Relaxed))
+        (self.used.load(Ordering::Relaxed) as u64, self.bytes.load(Ordering::Relaxed))
+    }
+
+    /// The newest snapshot, for one more user, if no key has changed since: then it is an instant of now.
+    pub(crate) fn share(&self) -> Option<Arc<Overlay>> {
+        let list = self.list.read();
+        let newest = list.last()?;
+        let mut state = newest.state.lock();
+        // Of a writer that changed a key, and has returned, this lock shows the pre-image, or the registry's lock
+        // that the snapshot is gone. One that has not returned saves the pre-image now.
+        if !state.saved.pre_images.is_empty() || newest.expired.load(Ordering::Relaxed) {
+            return None;
+        }
+        if state.users == 0 {
+            self.used.fetch_add(1, Ordering::Relaxed);
+        }
+        state.users += 1;
+        Some(Arc::clone(newest))
     }
 
     /// Registers a new snapshot. The caller has closed the gate.
-    pub(crate) fn begin(&self) -> Arc<Overlay> {
+    pub(crate) fn begin(&self, instant: Instant) -> Arc<Overlay> {
         let mut list = self.list.write();
+        self.remove_idle(&mut list);
         let overlay = Arc::new(Overlay {
             number: self.next.fetch_add(1, Ordering::Relaxed),
-            saved: Mutex::default(),
+            instant,
+            state: Mutex::new(OverlayState { users: 1, saved: SavedStates::default() }),
             expired: AtomicBool::new(false),
         });
         list.push(Arc::clone(&overlay));
+        self.used.fetch_add(1, Ordering::Relaxed);
         self.live.store(list.len(), Ordering::Relaxed);
         overlay
     }
 
-    /// Ends a snapshot.
+    /// Ends one use of a snapshot.
     pub(crate) fn end(&self, overlay: &Overlay) {
-        let mut list = self.list.write();
-        let Some(place) = list.iter().position(|o| o.number == overlay.number) else { return };
-        list.remove(place);
-        self.live.store(list.len(), Ordering::Relaxed);
-        let saved = std::mem::take(&mut *overlay.saved.lock());
-        let older = place.checked_sub(1).map(|i| &list[i]).filter(|o| !o.expired.load(Ordering::Relaxed));
-        let (bytes, unused) = match older {
-            Some(older) => (older.saved.lock().absorb(saved), None),
-            None => (saved.bytes, Some(saved.pre_images)),
+        {
+            let list = self.list.read();
+            let is_newest = list.last().is_some_and(|newest| newest.number == overlay.number);
+            let mut state = overlay.state.lock();
+            state.users -= 1;
+            if state.users > 0 {
+                return;
+            }
+            self.used.fetch_sub(1, Ordering::Relaxed);
+            let is_blank = state.saved.pre_images.is_empty() && !overlay.expired.load(Ordering::Relaxed);
+            if is_newest && is_blank {
+                return;
+            }
+        }
+        let unused = {
+            let mut list = self.list.write();
+            // Meanwhile a writer may have removed it, or newer ones, so that it found a user.
+            let is_this = |o: &Arc<Overlay>| o.number == overlay.number && o.state.lock().users == 0;
+            list.iter().position(is_this).map(|place| self.remove(&mut list, place))
         };
-        self.bytes.fetch_sub(bytes, Ordering::Relaxed);
-        drop(list);
         // Freed without the lock: invariant 5.
         drop(unused);
-        self.free_garbage();
+        if self.has_garbage() {
+            self.free_garbage();
+        }
+    }
+
+    /// Removes a snapshot without users. Returns pre-images that no other snapshot needs, for the caller to free.
+    fn remove(&self, list: &mut Vec<Arc<Overlay>>, place: usize) -> PreImages {
+        let overlay = list.remove(place);
+        self.live.store(list.len(), Ordering::Relaxed);
+        let saved = std::mem::take(&mut overlay.state.lock().saved);
+        let older = place.checked_sub(1).map(|i| &list[i]).filter(|o| !o.expired.load(Ordering::Relaxed));
+        let (bytes, unused) = match older {
+            Some(older) => (older.state.lock().saved.absorb(saved), PreImages::new()),
+            None => (saved.bytes, saved.pre_images),
+        };
+        self.bytes.fetch_sub(bytes, Ordering::Relaxed);
+        unused
+    }
+
+    /// Removes the newest snapshot if it is idle. What no other snapshot needs is only queued: invariant 5.
+    fn remove_idle(&self, list: &mut Vec<Arc<Overlay>>) {
+        if list.last().is_none_or(|newest| newest.state.lock().users > 0) {
+            return;
+        }
+        let unused = self.remove(list, list.len() - 1);
+        if !unused.is_empty() {
+            let mut garbage = self.garbage.lock();
+            garbage.push(unused);
+            self.has_garbage.store(true, Ordering::Relaxed);
+        }
     }
 
     /// True when there is garbage to sweep.
@@ -174,7 +257,14 @@ impl SnapshotRegistry {
         if newest.expired.load(Ordering::Relaxed) {
             return;
         }
-        let mut saved = newest.saved.lock();
+        let mut overlay = newest.state.lock();
+        if overlay.users == 0 {
+            drop(overlay);
+            drop(list);
+            self.remove_idle(&mut self.list.write());
+            return self.save(key, state);
+        }
+        let saved = &mut overlay.saved;
         if saved.pre_images.contains_key(key) {
             return;
         }
@@ -188,11 +278,11 @@ impl SnapshotRegistry {
                 saved.pre_images.insert(key.to_vec(), value);
             }
             None => {
-                drop(saved);
+                drop(overlay);
                 for overlay in list.iter() {
                     // The publication of the change releases this store; partner is the Acquire in `is_blank`.
                     overlay.expired.store(true, Ordering::SeqCst);
-                    let saved = std::mem::take(&mut *overlay.saved.lock());
+                    let saved = std::mem::take(&mut overlay.state.lock().saved);
                     self.bytes.fetch_sub(saved.bytes, Ordering::Relaxed);
                     let mut garbage = self.garbage.lock();
                     garbage.push(saved.pre_images);
@@ -206,7 +296,8 @@ impl SnapshotRegistry {
     pub(crate) fn state(&self, of: &Overlay, key: &[u8]) -> Result<Option<Option<Vec<u8>>>, Expired> {
         let list = self.list.read();
         let from = list.partition_point(|o| o.number < of.number);
-        let saved = list[from..].iter().find_map(|overlay| overlay.saved.lock().pre_images.get(key).cloned());
+        let saved =
+            list[from..].iter().find_map(|overlay| overlay.state.lock().saved.pre_images.get(key).cloned());
         if of.expired.load(Ordering::SeqCst) { Err(Expired) } else { Ok(saved) }
     }
 
@@ -234,7 +325,7 @@ impl SnapshotRegistry {
         let mut states = PreImages::new();
         let mut reached: Option<Vec<u8>> = None;
         for overlay in &list[from..] {
-            let saved = overlay.saved.lock();
+            let saved = &overlay.state.lock().saved;
             if saved.pre_images.is_empty() || !is_ordered(start, end) {
                 continue;
             }
@@ -299,12 +390,12 @@ impl SavedStates {
 
 #[cfg(test)]
 mod tests {
-    use super::{FETCH_BYTES_MAX, SWEEP_COUNT_MAX, SnapshotRegistry};
+    use super::{FETCH_BYTES_MAX, Instant, SWEEP_COUNT_MAX, SnapshotRegistry};
     use crate::bounds::as_slices;
     use crate::index::Direction;
     use std::collections::VecDeque;
     use std::ops::Bound;
-    use std::time::Instant;
+    use std::time;
 
     fn key(number: u32) -> [u8; 4] {
         number.to_be_bytes()
@@ -323,9 +414,9 @@ mod tests {
     fn a_snapshot_that_ends_leaves_to_the_older_one_what_that_lacks() {
         for (older_count, newer_count) in [(10, 100), (100, 10)] {
             let registry = SnapshotRegistry::new(1 << 30);
-            let older = registry.begin();
+            let older = registry.begin(Instant::default());
             save(&registry, 0..older_count, 1);
-            let newer = registry.begin();
+            let newer = registry.begin(Instant::default());
             save(&registry, 5..5 + newer_count, 2);
             let each = bytes(&registry) / u64::from(older_count + newer_count);
             registry.end(&newer);
@@ -342,11 +433,63 @@ mod tests {
     }
 
     #[test]
+    fn an_instant_is_shared_until_a_key_changes() {
+        let registry = SnapshotRegistry::new(1 << 30);
+        assert!(registry.share().is_none());
+        let first = registry.begin(Instant { lsn: 7, records: 3 });
+        let second = registry.share().expect("nothing has changed");
+        registry.end(&first);
+        assert_eq!(registry.figures().0, 1, "the second user");
+        registry.end(&second);
+        assert_eq!(registry.figures().0, 0);
+        assert!(registry.any(), "a writer must look");
+        let third = registry.share().expect("still nothing has changed");
+        assert_eq!((third.number, third.instant.lsn, third.instant.records), (0, 7, 3));
+        save(&registry, 0..1, 1);
+        assert_eq!(registry.state(&third, &key(0)).unwrap(), Some(Some(vec![1])));
+        assert!(registry.share().is_none(), "a key has changed");
+        registry.end(&third);
+        assert!(!registry.any() && registry.figures() == (0, 0), "nobody else can use it");
+    }
+
+    #[test]
+    fn a_writer_removes_an_idle_snapshot_and_saves_nothing_in_it() {
+        let registry = SnapshotRegistry::new(1 << 30);
+        let older = registry.begin(Instant::default());
+        let idle = registry.begin(Instant::default());
+        registry.end(&idle);
+        assert_eq!(registry.figures().0, 1);
+        // What changes now is saved for the older one alone.
+        save(&registry, 0..1, 1);
+        assert!(registry.share().is_none());
+        assert_eq!(registry.state(&older, &key(0)).unwrap(), Some(Some(vec![1])));
+        registry.end(&older);
+        assert!(!registry.any() && bytes(&registry) == 0);
+
+        registry.end(&registry.begin(Instant::default()));
+        registry.save(&key(0), |_| panic!("no snapshot needs the state"));
+        assert!(!registry.any() && registry.share().is_none());
+    }
+
+    #[test]
+    fn only_the_newest_snapshot_becomes_idle() {
+        let registry = SnapshotRegistry::new(1 << 30);
+        let older = registry.begin(Instant::default());
+        let newer = registry.begin(Instant::default());
+        registry.end(&older);
+        assert_eq!(registry.list.read().len(), 1, "the older one is gone");
+        registry.end(&newer);
+        let newest = registry.begin(Instant::default());
+        assert_eq!(registry.list.read().len(), 1, "a new one takes the place of the idle one");
+        registry.end(&newest);
+    }
+
+    #[test]
     fn a_fetch_of_states_is_bounded_and_complete_up_to_where_it_says() {
         let registry = SnapshotRegistry::new(1 << 30);
-        let oldest = registry.begin();
+        let oldest = registry.begin(Instant::default());
         save(&registry, (0..6000).step_by(2), 1);
-        let newest = registry.begin();
+        let newest = registry.begin(Instant::default());
         save(&registry, (0..6000).step_by(3), 2);
         let wanted: Vec<u32> = (0..6000).filter(|n| n % 2 == 0 || n % 3 == 0).collect();
         for direction in [Direction::Forward, Direction::Backward] {
@@ -381,7 +524,7 @@ mod tests {
     fn a_fetch_of_long_states_ends_early() {
         const LEN: usize = 10_000;
         let registry = SnapshotRegistry::new(1 << 30);
-        let held = [registry.begin(), registry.begin()];
+        let held = [registry.begin(Instant::default()), registry.begin(Instant::default())];
         (0..600).for_each(|number| registry.save(&key(number), |_| Some(Some(vec![1; LEN]))));
         for direction in [Direction::Forward, Direction::Backward] {
             let all = (Bound::Unbounded, Bound::Unbounded);
@@ -399,7 +542,7 @@ mod tests {
     #[test]
     fn what_expired_is_counted_no_more_and_freed_in_parts_by_those_who_write_afterwards() {
         let registry = SnapshotRegistry::new(1_000_000);
-        let snapshot = registry.begin();
+        let snapshot = registry.begin(Instant::default());
         save(&registry, 0..20_000, 1);
         assert!(registry.state(&snapshot, &key(0)).is_err());
         assert_eq!(bytes(&registry), 0);
@@ -419,7 +562,7 @@ mod tests {
     #[test]
     fn the_end_of_a_snapshot_frees_all_that_expired() {
         let registry = SnapshotRegistry::new(1_000_000);
-        let snapshot = registry.begin();
+        let snapshot = registry.begin(Instant::default());
         save(&registry, 0..20_000, 1);
         registry.sweep();
         registry.end(&snapshot);
@@ -431,18 +574,18 @@ mod tests {
         // Several tries: the system may take the processor away between the two measurements.
         let is_free = (0..50).any(|_| {
             let registry = SnapshotRegistry::new(1 << 40);
-            let old = registry.begin();
+            let old = registry.begin(Instant::default());
             save(&registry, 0..300_000, 1);
             std::thread::scope(|scope| {
                 let ending = scope.spawn(|| {
                     registry.end(&old);
-                    Instant::now()
+                    time::Instant::now()
                 });
-                while registry.figures().0 != 0 {
+                while registry.any() {
                     std::hint::spin_loop();
                 }
-                let start = Instant::now();
-                let new = registry.begin();
+                let start = time::Instant::now();
+                let new = registry.begin(Instant::default());
                 let waited = start.elapsed();
                 registry.end(&new);
                 waited * 2 < ending.join().expect("no panic").saturating_duration_since(start)

@@ -37,7 +37,7 @@ impl<'a> Snapshot<'a> {
         if self.pin.medium_failed {
             self.pin.hart.wait_for_all()?;
         }
-        Ok(self.pin.records)
+        Ok(self.pin.overlay.instant.records)
     }
 
     /// True when there were none.
