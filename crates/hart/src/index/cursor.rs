@@ -24,9 +24,10 @@ use super::word::{Child, NodeKind, Word};
 
 /// The most leaves that the explorer finds ahead of the consumer.
 const RING_LEN: usize = 64;
-/// Leaves that the explorer finds at first. It doubles the number each time, so that a short walk prefetches few
-/// leaves that it does not read.
+/// Leaves that the explorer finds at first, so that a short walk prefetches few leaves that it does not read.
 const RING_FIRST_FILL: usize = 16;
+/// The explorer's runs that find so many; each further one finds twice as many as the one before it.
+const FIRST_FILLS: usize = 16;
 /// Records that a stream asks for before their turn; more overflow the processor's buffers of cache misses.
 const RECORDS_ASKED: usize = 12;
 /// Child nodes whose headers are prefetched.
@@ -139,6 +140,8 @@ pub(crate) struct IndexCursor<'a, K> {
     ring_len: usize,
     /// How many leaves the explorer was to find when it ran last; it runs again when half of them have been taken.
     filled: usize,
+    /// The explorer's runs so far.
+    fills: usize,
     /// What guards the leaves in the ring, in their order: never more runs than leaves.
     runs: [Option<Run<'a>>; RING_LEN],
     runs_first: usize,
@@ -164,6 +167,7 @@ impl<K: KeySource> Index<K> {
             ring_first: 0,
             ring_len: 0,
             filled: 0,
+            fills: 0,
             runs: [None; RING_LEN],
             runs_first: 0,
             runs_len: 0,
@@ -439,7 +443,9 @@ impl<'a, K: KeySource> IndexCursor<'a, K> {
     /// Fills the ring.
     #[inline(never)]
     fn explore(&mut self) {
-        let more = (2 * self.filled).clamp(RING_FIRST_FILL, RING_LEN);
+        let factor = if self.fills < FIRST_FILLS { 1 } else { 2 };
+        let more = (factor * self.filled).clamp(RING_FIRST_FILL, RING_LEN);
+        self.fills += 1;
         let target = if self.failures > FAILURES_BEFORE_CAUTION { 1 } else { more };
         self.filled = target;
         let mut rounds = self.failures;
