@@ -1,6 +1,7 @@
-//! A reader beside a writer needs each of its two checks: without it, a scenario of `crates/pool/tests/looks.rs` fails.
+//! A reader beside a writer needs each of its two checks: without it, a scenario of
+//! `crates/pool/tests/together/looks.rs` fails.
 
-#[path = "../../pool/tests/looks.rs"]
+#[path = "../../pool/tests/together/looks.rs"]
 mod looks;
 
 use mangrove_crashlab::fuzz::{DamageCheck, leave_out};

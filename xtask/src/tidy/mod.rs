@@ -8,6 +8,7 @@ mod floors;
 mod form;
 mod modules;
 mod names;
+mod orphans;
 mod run;
 mod scan;
 mod sources;

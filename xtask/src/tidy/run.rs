@@ -1,7 +1,7 @@
 //! The chore itself: reads the sources once, asks each check, prints what they found.
 
 use super::sources::Sources;
-use super::{c_files, circles, docs, floors, form, names};
+use super::{c_files, circles, docs, floors, form, names, orphans};
 use crate::tree;
 use anyhow::{Result, bail};
 
@@ -22,9 +22,10 @@ type Check = (&'static str, fn(&Sources) -> Vec<String>);
 /// Each finding is a sentence that begins with the place. The documents are checked here, and not by a test of
 /// this crate, because their check needs the same reading of the sources, and because a document that is
 /// wrong should fail the step that says so, whoever runs the tests of the chores.
-pub(super) const CHECKS: [Check; 7] = [
+pub(super) const CHECKS: [Check; 8] = [
     ("circles of files", circles::check),
     ("circles of C files", c_files::check),
+    ("tests that no program has", orphans::check),
     ("mod.rs files with more than mod and use", form::module_files),
     ("long lines", form::long_lines),
     ("long files", form::long_files),

@@ -2,7 +2,7 @@
 
 use super::run::CHECKS;
 use super::sources::Sources;
-use super::{c_files, circles, docs, floors, form, names};
+use super::{c_files, circles, docs, floors, form, names, orphans};
 
 /// A workspace without a finding: two crates, one above the other, and what points at them.
 const CLEAN: [(&str, &str); 9] = [
@@ -317,4 +317,21 @@ fn names_that_are_there_and_those_of_others_are_no_finding() {
                 `/usr/include/x.h`, `a + b::c`\n\n```\n`Gone::x` `gone.rs`\n```\n\none ` alone\n\n\
                 `mangrove_low::Heap`, `level::Level`\n";
     none(docs::check, &[("docs/x.md", text)]);
+}
+
+#[test]
+fn a_test_that_no_program_has_is_found() {
+    let main =
+        ("crates/low/tests/together/main.rs", "#[path = \"../support/mod.rs\"]\nmod support;\nmod used;\n");
+    let others = [
+        ("crates/low/tests/support/mod.rs", "pub mod words;\n"),
+        ("crates/low/tests/support/words.rs", ""),
+        ("crates/low/tests/together/used.rs", ""),
+        ("crates/low/tests/alone.rs", ""),
+    ];
+    let all: Vec<_> = others.into_iter().chain([main]).collect();
+    none(orphans::check, &all);
+    let lost = "crates/low/tests/together/lost.rs";
+    let found = one(orphans::check, &[&all[..], &[(lost, "")]].concat());
+    assert!(found.starts_with(lost), "{found}");
 }

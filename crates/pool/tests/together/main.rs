@@ -1,0 +1,14 @@
+//! The tests that can share a process, as modules of one program: it compiles in a fraction of the time of many.
+
+mod addresses;
+mod bulk_load;
+mod capacity;
+mod devdax;
+mod faults;
+mod file_pool;
+mod foreign_log;
+mod golden_log;
+mod looks;
+mod mapped_pool;
+mod recent;
+mod space;
