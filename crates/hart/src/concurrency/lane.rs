@@ -23,7 +23,7 @@ static EVER_OWNED: AtomicUsize = AtomicUsize::new(0);
 /// Number of the first lanes that include each [`own_lane`] of a thread that the caller is ordered after.
 #[inline]
 pub(crate) fn lanes_ever_owned() -> usize {
-    // Relaxed: the caller's barrier orders it.
+    // Relaxed: what orders the caller after the thread, a barrier or the return of its write, orders this load, too.
     EVER_OWNED.load(Ordering::Relaxed)
 }
 

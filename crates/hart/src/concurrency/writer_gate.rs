@@ -158,7 +158,7 @@ impl WriterGate {
         ExclusivePermit { gate: self, _owner: owner }
     }
 
-    /// The lanes that a thread may have used before the caller's barrier.
+    /// The lanes of all threads that the caller is ordered after.
     fn lanes(&self) -> impl Iterator<Item = &LaneCount> {
         let (own, others) = self.lanes.split_at(OWN_LANES_MAX);
         own[..lanes_ever_owned()].iter().chain(others)

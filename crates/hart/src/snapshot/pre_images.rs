@@ -125,8 +125,9 @@ impl SnapshotRegistry {
         let list = self.list.read();
         let newest = list.last()?;
         let mut state = newest.state.lock();
-        // Of a writer that changed a key, and has returned, this lock shows the pre-image, or the registry's lock
-        // that the snapshot is gone. One that has not returned saves the pre-image now.
+        // Of a writer that changed a key, and has returned, this lock shows the pre-image or that the snapshot has
+        // expired, or the registry's lock that the snapshot is gone. One that has not returned saves its pre-image
+        // later.
         if !state.saved.pre_images.is_empty() || newest.expired.load(Ordering::Relaxed) {
             return None;
         }
@@ -155,31 +156,32 @@ impl SnapshotRegistry {
 
     /// Ends one use of a snapshot.
     pub(crate) fn end(&self, overlay: &Overlay) {
+        // Freed without the lock: invariant 5.
+        drop(self.leave(overlay));
+        // Locked in any case: a sweep that puts back what it did not free looks for users afterwards.
+        self.free_garbage();
+    }
+
+    /// Returns pre-images that no snapshot needs any more, for the caller to free.
+    fn leave(&self, overlay: &Overlay) -> Option<PreImages> {
         {
             let list = self.list.read();
             let is_newest = list.last().is_some_and(|newest| newest.number == overlay.number);
             let mut state = overlay.state.lock();
             state.users -= 1;
             if state.users > 0 {
-                return;
+                return None;
             }
-            self.used.fetch_sub(1, Ordering::Relaxed);
+            self.used.fetch_sub(1, Ordering::SeqCst);
             let is_blank = state.saved.pre_images.is_empty() && !overlay.expired.load(Ordering::Relaxed);
             if is_newest && is_blank {
-                return;
+                return None;
             }
         }
-        let unused = {
-            let mut list = self.list.write();
-            // Meanwhile a writer may have removed it, or newer ones, so that it found a user.
-            let is_this = |o: &Arc<Overlay>| o.number == overlay.number && o.state.lock().users == 0;
-            list.iter().position(is_this).map(|place| self.remove(&mut list, place))
-        };
-        // Freed without the lock: invariant 5.
-        drop(unused);
-        if self.has_garbage() {
-            self.free_garbage();
-        }
+        let mut list = self.list.write();
+        // Meanwhile a writer may have removed it, or newer ones, so that it found a user.
+        let is_this = |o: &Arc<Overlay>| o.number == overlay.number && o.state.lock().users == 0;
+        list.iter().position(is_this).map(|place| self.remove(&mut list, place))
     }
 
     /// Removes a snapshot without users. Returns pre-images that no other snapshot needs, for the caller to free.
@@ -234,7 +236,7 @@ impl SnapshotRegistry {
             garbage.push(images);
             self.has_garbage.store(true, Ordering::Relaxed);
         }
-        if !self.any() {
+        if self.used.load(Ordering::SeqCst) == 0 {
             // The last snapshot may have ended meanwhile, and no other writer may come.
             self.free_garbage();
         }
@@ -278,6 +280,8 @@ impl SnapshotRegistry {
                 saved.pre_images.insert(key.to_vec(), value);
             }
             None => {
+                // Under the lock: who leaves or would share this snapshot now must see it.
+                newest.expired.store(true, Ordering::SeqCst);
                 drop(overlay);
                 for overlay in list.iter() {
                     // The publication of the change releases this store; partner is the Acquire in `is_blank`.
@@ -567,6 +571,27 @@ mod tests {
         registry.sweep();
         registry.end(&snapshot);
         assert!(!registry.has_garbage() && registry.garbage.lock().is_empty());
+    }
+
+    #[test]
+    fn the_end_of_a_snapshot_that_becomes_idle_frees_all_that_expired() {
+        let registry = SnapshotRegistry::new(1_000_000);
+        let expired = registry.begin(Instant::default());
+        save(&registry, 0..20_000, 1);
+        let idle = registry.begin(Instant::default());
+        registry.end(&expired);
+        save(&registry, 0..20_000, 1);
+        registry.end(&registry.begin(Instant::default()));
+        registry.end(&idle);
+        assert!(registry.garbage.lock().is_empty());
+
+        let expired = registry.begin(Instant::default());
+        save(&registry, 0..20_000, 1);
+        let other = registry.begin(Instant::default());
+        assert!(registry.has_garbage());
+        registry.end(&other);
+        assert!(registry.garbage.lock().is_empty() && registry.any(), "the other one is idle");
+        registry.end(&expired);
     }
 
     #[test]

@@ -19,7 +19,8 @@ impl std::fmt::Debug for Snapshot<'_> {
 }
 
 impl Hart {
-    /// This instant, to read from while writers continue. Waits for the writes in progress.
+    /// This instant, to read from while writers continue. Waits for the writes in progress if a key has changed since
+    /// the last snapshot or range.
     ///
     /// # Errors
     /// None yet; errors of the medium may come.
