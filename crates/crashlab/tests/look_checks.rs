@@ -1,6 +1,8 @@
 //! A reader beside a writer needs each of its two checks: without it, a scenario of
 //! `crates/pool/tests/together/looks.rs` fails.
 
+#[path = "../../pool/tests/support/hooked.rs"]
+mod hooked;
 #[path = "../../pool/tests/together/looks.rs"]
 mod looks;
 

@@ -1,9 +1,6 @@
 //! Pools that are filled without a log: what was flushed is there when the load has ended, and nothing before.
 
-#[path = "../support/hooked.rs"]
-mod hooked;
-
-use hooked::{Access, hooked};
+use crate::hooked::{Access, hooked};
 use mangrove_pool::{
     Create, Error, Fault, FaultKind, Faulty, Medium, Operation, OsStorage, Pool, PoolOptions, Region, Storage,
 };

@@ -2,10 +2,7 @@
 //!
 //! `crates/crashlab/tests/look_checks.rs` runs two of these scenarios with a check of the reader left out.
 
-#[path = "../support/hooked.rs"]
-mod hooked;
-
-use hooked::{Access, hooked};
+use crate::hooked::{Access, hooked};
 use mangrove_pool::{Create, Error, Latency, Medium, Pool, PoolOptions, Range};
 use mangrove_sys::file::{try_lock_bytes, unlock_bytes};
 use std::path::Path;

@@ -1,5 +1,8 @@
 //! The tests that can share a process, as modules of one program: it compiles in a fraction of the time of many.
 
+#[path = "../support/hooked.rs"]
+mod hooked;
+
 mod addresses;
 mod bulk_load;
 mod capacity;

@@ -1,10 +1,7 @@
 //! Space that a pool gives back: holes in the data file, whatever interrupts making them, and none where space was
 //! asked for again.
 
-#[path = "../support/hooked.rs"]
-mod hooked;
-
-use hooked::{Access, hooked};
+use crate::hooked::{Access, hooked};
 use mangrove_pool::{
     Create, Error, Fault, FaultKind, Faulty, Medium, Operation, OsStorage, Pool, PoolOptions, Range,
 };

@@ -2,9 +2,8 @@
 
 #[path = "../../../pool/tests/support/hooked.rs"]
 mod hooked;
-#[path = "../support/ways.rs"]
-mod ways;
 
+use crate::ways::on_each_way;
 use hooked::{Access, hooked};
 use mangrove_pool::{Fault, FaultKind, Faulty, Operation, OsStorage};
 use mangrove_txn::{
@@ -17,7 +16,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-use ways::on_each_way;
 
 /// With each executor and protocol.
 fn on_each(test: impl Fn(HeapOptions, &Path)) {

@@ -1,10 +1,7 @@
 //! Transactions whose commits are durable: by each protocol, what was acknowledged is there after the heap's owner is
 //! gone, and what is there is a state that the transactions produced.
 
-#[path = "../support/bank.rs"]
-mod bank;
-
-use bank::{Bank, Body};
+use crate::bank::{Bank, Body};
 use mangrove_shadow::{Create, Latency, Medium, Options, Order, Shadow};
 use mangrove_txn::{
     Halt, HardwareLimits, HardwareModel, HeapLog, Isolation, Protocol, Sgl, Stm, StmOptions, TxAccess,

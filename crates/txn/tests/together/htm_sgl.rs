@@ -4,10 +4,7 @@
 //! A crash is a copy of the pool's files that is made while a transaction runs: emulated memory is mapped from them, so
 //! they hold every store so far.
 
-#[path = "../support/bank.rs"]
-mod bank;
-
-use bank::{Bank, Body};
+use crate::bank::{Bank, Body};
 use mangrove_pool::{Error, Lsn, MediumOps, Observers, Pool, PoolOptions, Region, Site, StoreObserver};
 use mangrove_shadow::Options;
 use mangrove_txn::{

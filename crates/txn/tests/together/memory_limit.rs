@@ -1,11 +1,8 @@
 //! Heaps that are larger than the memory they may take.
 
-#[path = "../support/ways.rs"]
-mod ways;
-
+use crate::ways::on_each_way;
 use mangrove_txn::{Heap, HeapError, HeapOptions, MEMORY_BYTES_MIN, Ptr};
 use std::path::Path;
-use ways::on_each_way;
 
 const MIB: usize = 1 << 20;
 const LIMIT: u64 = MEMORY_BYTES_MIN;

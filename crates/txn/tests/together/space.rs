@@ -1,16 +1,13 @@
 //! Space that a heap gives back: what comes back of it, what a crash keeps, what a full disk refuses, and transactions
 //! beside it.
 
-#[path = "../support/ways.rs"]
-mod ways;
-
+use crate::ways::{on_each_way, ways};
 use mangrove_pool::{Fault, FaultKind, Faulty, Operation, OsStorage};
 use mangrove_txn::{Heap, HeapError, HeapOptions, Ptr, Start, Stop, Tx};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use ways::{on_each_way, ways};
 
 /// Blocks, of several pages and of several to a page.
 const BLOCKS: usize = 1200;

@@ -1,12 +1,10 @@
 //! The protocols with time stamps, with executors whose commits have the order of the stamps: what was acknowledged
 //! comes back, and each place that the text of the algorithms leaves open.
 
-#[path = "../support/bank.rs"]
-mod bank;
 #[path = "../support/rtm.rs"]
 mod rtm;
 
-use bank::{Bank, Body};
+use crate::bank::{Bank, Body};
 use mangrove_shadow::{Create, Domain, FlushInstruction, Latency, Medium, Options, Order, Shadow};
 use mangrove_txn::{
     Halt, HardwareLimits, HardwareModel, HeapLog, Htm, Isolation, Protocol, RedoLog, Sgl, Stm, StmOptions,
