@@ -2,9 +2,9 @@
 
 use crate::callbacks::mangrove_app_callbacks;
 use crate::options::mangrove_app_options;
+use crate::process::{constructor, interpose};
 use crate::status::mangrove_app_status::*;
 use crate::status::{Answer, Failure, guard, mangrove_app_status};
-use crate::{constructor, interpose};
 use mangrove_cabi::{give, handle, out, path, put_out};
 use mangrove_durable::{Error, Options, Runtime, settle_addresses};
 use mangrove_serve::{Server, ServerOptions, Stopper};

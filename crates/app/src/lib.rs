@@ -30,15 +30,11 @@ mod stat;
 
 mod addresses;
 
-mod constructor;
-mod fork;
-mod heap;
-mod interpose;
-mod next_symbol;
+mod process;
 
 /// This library's own Rust code never allocates persistent memory, whichever thread runs a command.
 #[global_allocator]
-static HEAP: heap::ProcessHeap = heap::ProcessHeap;
+static HEAP: process::heap::ProcessHeap = process::heap::ProcessHeap;
 
 pub use addresses::*;
 pub use app::*;

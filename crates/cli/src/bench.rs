@@ -2,7 +2,7 @@
 //! nor the stores that Mangrove is measured against.
 
 use crate::beside;
-use crate::exit::Exit;
+use crate::terminal::exit::Exit;
 use std::ffi::OsString;
 
 /// What `mangrove-bench` is given, `--help` included.

@@ -1,6 +1,6 @@
 //! Programs of their own in the directory of this one, which some commands become.
 
-use crate::exit::Exit;
+use crate::terminal::exit::Exit;
 use anyhow::{Context, bail};
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;

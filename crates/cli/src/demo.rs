@@ -1,10 +1,10 @@
 //! `mangrove demo`: a real data set, a real SIGKILL, and the books balanced afterwards.
 
-use crate::disk_floor::{self, Floor};
-use crate::exit::{Exit, Usage};
+use crate::machine::disk_floor::{self, Floor};
 use crate::map::input::{Format, Input, Next, Record};
-use crate::size::{count, human};
-use crate::{interrupt, output, progress};
+use crate::terminal::exit::{Exit, Usage};
+use crate::terminal::size::{count, human};
+use crate::terminal::{interrupt, output, progress};
 use anyhow::{Context, bail};
 use mangrove::{Create, Map};
 use rand::rngs::StdRng;
@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 /// Prints a line.
 macro_rules! say {
-    ($($line:tt)*) => { $crate::output::lines([format!($($line)*)])? };
+    ($($line:tt)*) => { $crate::terminal::output::lines([format!($($line)*)])? };
 }
 
 mod bank;

@@ -1,7 +1,7 @@
 //! `mangrove completions` and `mangrove man`: what shells and `man` are told, from the command's own description.
 
-use crate::exit::{Exit, Usage};
-use crate::output;
+use crate::terminal::exit::{Exit, Usage};
+use crate::terminal::output;
 use anyhow::Context;
 use clap_complete::Shell;
 use std::path::PathBuf;

@@ -8,27 +8,20 @@
 
 mod bench;
 mod beside;
-mod cpu_facts;
 mod demo;
-mod disk_floor;
-mod doctor;
-mod exit;
 mod generated;
-mod interrupt;
 mod leveldb;
+mod machine;
 mod map;
 mod open_args;
-mod output;
 mod pool;
-mod progress;
 mod redis;
-mod size;
-mod stderr;
-mod text;
+mod terminal;
 
 use clap::{CommandFactory, Parser, Subcommand};
-use exit::Exit;
 use std::process::ExitCode;
+use terminal::exit::{self, Exit};
+use terminal::interrupt;
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -57,7 +50,7 @@ enum Command {
     #[command(subcommand)]
     Pool(pool::Command),
     /// Report what this machine can promise, and what Mangrove would choose and why
-    Doctor(doctor::Args),
+    Doctor(machine::doctor::Args),
     /// Load a dictionary, kill the loader at a random point, and show that nothing is lost
     Demo(demo::Args),
     /// The process that the demo kills
@@ -89,7 +82,7 @@ fn run(command: Command) -> anyhow::Result<Exit> {
     match command {
         Command::Map(command) => map::run(command),
         Command::Pool(command) => pool::run(command),
-        Command::Doctor(args) => doctor::run(args),
+        Command::Doctor(args) => machine::doctor::run(args),
         Command::Demo(args) => demo::run(args),
         Command::DemoTransfers(args) => demo::transfer(&args),
         Command::Leveldb(command) => leveldb::run(command),

@@ -1,6 +1,6 @@
 //! The options with which commands open a map or a heap.
 
-use crate::size;
+use crate::terminal::size;
 use clap::Args;
 use mangrove::{Create, Domain, Durability, Map, MapOptions, Medium};
 use std::path::{Path, PathBuf};

@@ -1,7 +1,7 @@
 //! `mangrove redis`: runs `mangrove-redis`, which starts a durable Valkey.
 
 use crate::beside;
-use crate::exit::Exit;
+use crate::terminal::exit::Exit;
 use std::ffi::OsString;
 
 /// What `mangrove-redis` is given, `--help` included.

@@ -41,41 +41,30 @@
 //! | `Durability::Interval(t)`, medium file | a prefix of the writes, at most `t` older than the last | the same |
 //! | medium emulated on tmpfs | every acknowledged write | nothing: it is DRAM |
 
-// `owned` has the only exceptions.
+// `reading::owned` has the only exceptions.
 #![deny(unsafe_code)]
 
-mod background_compaction;
-mod background_recovery;
-mod backup;
 mod batch;
-mod bounds;
-mod check;
-mod compact;
 mod convert;
-mod copy;
-mod engine;
 mod error;
 pub mod heap;
-mod load;
 mod map;
-mod options;
-mod owned;
-mod range;
-mod salvage;
-mod snapshot;
+mod opening;
+mod reading;
 mod stat;
+mod upkeep;
 
 pub use batch::Batch;
-pub use bounds::prefix_end;
-pub use check::CheckReport;
-pub use compact::CompactReport;
-pub use copy::{BackupReport, Progress};
 pub use error::{Error, Result};
 pub use heap::Heap;
 pub use mangrove_pool::{Create, Domain, Durability, FlushCost, Latency, Medium, PoolConfig};
 pub use map::{KEY_BYTES_MAX, Map, VALUE_BYTES_MAX};
-pub use options::{Locking, MapOptions};
-pub use range::Range;
-pub use salvage::SalvageReport;
-pub use snapshot::Snapshot;
+pub use opening::options::{Locking, MapOptions};
+pub use reading::bounds::prefix_end;
+pub use reading::range::Range;
+pub use reading::snapshot::Snapshot;
 pub use stat::{PoolInfo, RecoveryReport, Stat, pool_check, pool_info, pool_is_unfinished};
+pub use upkeep::check::CheckReport;
+pub use upkeep::compact::CompactReport;
+pub use upkeep::copy::{BackupReport, Progress};
+pub use upkeep::salvage::SalvageReport;

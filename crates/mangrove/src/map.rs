@@ -1,9 +1,9 @@
 //! The durable ordered map.
 
-use crate::background_recovery::{BackgroundRecovery, Outcome};
-use crate::bounds::{bounds, prefix_bounds};
 use crate::convert::engine;
-use crate::engine::Engine;
+use crate::opening::background_recovery::{BackgroundRecovery, Outcome};
+use crate::opening::engine::Engine;
+use crate::reading::bounds::{bounds, prefix_bounds};
 use crate::{
     Batch, CheckReport, CompactReport, Durability, Error, MapOptions, Medium, PoolInfo, Range,
     RecoveryReport, Result, Snapshot, Stat,

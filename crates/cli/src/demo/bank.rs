@@ -1,9 +1,9 @@
 //! The demo's chapter of transactions: transfers between accounts on several threads, a SIGKILL, and the books
 //! balanced afterwards.
 
-use crate::exit::Exit;
-use crate::size::count;
-use crate::{interrupt, progress};
+use crate::terminal::exit::Exit;
+use crate::terminal::size::count;
+use crate::terminal::{interrupt, progress};
 use anyhow::{Context, bail, ensure};
 use mangrove::Create;
 use mangrove::heap::{Heap, HeapResult, Ptr};

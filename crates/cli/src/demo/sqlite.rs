@@ -1,9 +1,9 @@
 //! The demo's chapter on a program that knows nothing of durability: stock SQLite's `:memory:` database
 //! (`examples/sqlite`), a SIGKILL between two INSERTs, and every acknowledged row there afterwards.
 
-use crate::exit::Exit;
-use crate::size::count;
-use crate::{interrupt, progress};
+use crate::terminal::exit::Exit;
+use crate::terminal::size::count;
+use crate::terminal::{interrupt, progress};
 use anyhow::{Context, bail, ensure};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};

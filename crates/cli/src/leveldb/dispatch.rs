@@ -1,7 +1,7 @@
 //! The subcommands of `mangrove leveldb`.
 
 use super::{export, import};
-use crate::exit::Exit;
+use crate::terminal::exit::Exit;
 use clap::Subcommand;
 
 #[derive(Subcommand)]

@@ -1,7 +1,7 @@
 //! `mangrove leveldb export`.
 
 use super::transfer::{TransferArgs, run as transfer};
-use crate::exit::Exit;
+use crate::terminal::exit::Exit;
 use std::path::PathBuf;
 
 /// Copy a database of Mangrove's LevelDB library into a new LevelDB database. The new one appears whole and durable,

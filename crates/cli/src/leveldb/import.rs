@@ -1,7 +1,7 @@
 //! `mangrove leveldb import`.
 
 use super::transfer::{TransferArgs, run as transfer};
-use crate::exit::Exit;
+use crate::terminal::exit::Exit;
 use std::path::PathBuf;
 
 /// Copy a LevelDB database into a new one that Mangrove's LevelDB library opens. The new one appears whole and

@@ -1,8 +1,8 @@
 //! What import and export share: their options, their progress, and how they end.
 
-use crate::exit::Exit;
-use crate::size::{count, human};
-use crate::{interrupt, output, progress};
+use crate::terminal::exit::Exit;
+use crate::terminal::size::{count, human};
+use crate::terminal::{interrupt, output, progress};
 use mangrove_leveldb::{TransferError, TransferOptions, TransferProgress, Transferred};
 use serde_json::json;
 use std::ops::ControlFlow;

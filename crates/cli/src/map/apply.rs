@@ -1,11 +1,11 @@
 //! `mangrove map apply`.
 
 use super::input::{Lines, NextLine};
-use crate::exit::{Exit, Usage};
 use crate::open_args::OpenArgs;
-use crate::size::count;
-use crate::text::Spelling;
-use crate::{interrupt, output, stderr};
+use crate::terminal::exit::{Exit, Usage};
+use crate::terminal::size::count;
+use crate::terminal::text::Spelling;
+use crate::terminal::{interrupt, output, stderr};
 use anyhow::Context;
 use mangrove::{Batch, Map};
 use serde_json::json;

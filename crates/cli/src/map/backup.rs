@@ -1,9 +1,10 @@
 //! `mangrove map backup`.
 
-use crate::exit::Exit;
+use crate::open_args;
 use crate::open_args::Wait;
-use crate::size::{count, human};
-use crate::{interrupt, open_args, output, progress};
+use crate::terminal::exit::Exit;
+use crate::terminal::size::{count, human};
+use crate::terminal::{interrupt, output, progress};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 

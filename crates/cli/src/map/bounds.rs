@@ -1,6 +1,6 @@
 //! `--from`, `--after`, `--to`, `--prefix`: which part of a map a command means.
 
-use crate::text::Spelling;
+use crate::terminal::text::Spelling;
 use clap::Args;
 use mangrove::{Map, Range, prefix_end};
 use std::ffi::OsString;

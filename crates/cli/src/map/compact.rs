@@ -1,9 +1,9 @@
 //! `mangrove map compact`.
 
-use crate::exit::Exit;
 use crate::open_args::Wait;
-use crate::output;
-use crate::size::{count, human};
+use crate::terminal::exit::Exit;
+use crate::terminal::output;
+use crate::terminal::size::{count, human};
 use mangrove::{Create, Map};
 use serde_json::json;
 use std::path::PathBuf;

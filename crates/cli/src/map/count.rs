@@ -1,10 +1,11 @@
 //! `mangrove map count`.
 
 use super::bounds::Bounds;
-use crate::exit::Exit;
+use crate::open_args;
 use crate::open_args::Wait;
-use crate::text::Spelling;
-use crate::{open_args, output};
+use crate::terminal::exit::Exit;
+use crate::terminal::output;
+use crate::terminal::text::Spelling;
 use serde_json::json;
 use std::path::PathBuf;
 

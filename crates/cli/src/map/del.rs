@@ -1,10 +1,10 @@
 //! `mangrove map del`.
 
 use super::bounds::Bounds;
-use crate::exit::{Exit, Usage};
 use crate::open_args::OpenArgs;
-use crate::text::Spelling;
-use crate::{output, stderr};
+use crate::terminal::exit::{Exit, Usage};
+use crate::terminal::text::Spelling;
+use crate::terminal::{output, stderr};
 use serde_json::json;
 use std::ffi::OsString;
 use std::path::PathBuf;

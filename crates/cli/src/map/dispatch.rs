@@ -1,7 +1,7 @@
 //! The subcommands of `mangrove map`.
 
 use super::{apply, backup, check, compact, count, del, export, get, load, put, salvage, scan, stat};
-use crate::exit::Exit;
+use crate::terminal::exit::Exit;
 use clap::Subcommand;
 
 #[derive(Subcommand)]

@@ -1,10 +1,11 @@
 //! `mangrove map export`.
 
 use super::input::{Format, HEX_HEADER};
-use crate::exit::{Exit, Usage};
+use crate::open_args;
 use crate::open_args::Wait;
-use crate::text::Spelling;
-use crate::{interrupt, open_args, output, progress, stderr};
+use crate::terminal::exit::{Exit, Usage};
+use crate::terminal::text::Spelling;
+use crate::terminal::{interrupt, output, progress, stderr};
 use anyhow::Context;
 use mangrove_sys::file::{open_itself, try_lock};
 use std::fs::{self, File, OpenOptions, Permissions};

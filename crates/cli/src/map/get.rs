@@ -1,9 +1,10 @@
 //! `mangrove map get`.
 
-use crate::exit::{Exit, Usage};
+use crate::open_args;
 use crate::open_args::Wait;
-use crate::text::Spelling;
-use crate::{open_args, output, stderr, text};
+use crate::terminal::exit::{Exit, Usage};
+use crate::terminal::text::Spelling;
+use crate::terminal::{output, stderr, text};
 use serde_json::{Value, json};
 use std::ffi::OsString;
 use std::io::IsTerminal;

@@ -1,8 +1,8 @@
 //! Records to load, from a file or from standard input.
 
 use super::source::Source;
-use crate::exit::Usage;
-use crate::text;
+use crate::terminal::exit::Usage;
+use crate::terminal::text;
 use anyhow::Context;
 use clap::ValueEnum;
 use std::fs::File;

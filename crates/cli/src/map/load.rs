@@ -1,10 +1,10 @@
 //! `mangrove map load`.
 
 use super::input::{Format, Input, Next, Record};
-use crate::exit::{self, Exit};
 use crate::open_args::OpenArgs;
-use crate::size::{count, human};
-use crate::{interrupt, output, progress, stderr};
+use crate::terminal::exit::{self, Exit};
+use crate::terminal::size::{count, human};
+use crate::terminal::{interrupt, output, progress, stderr};
 use anyhow::Context;
 use indicatif::ProgressBar;
 use mangrove::{Batch, Error, Map};

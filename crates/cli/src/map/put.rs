@@ -1,9 +1,9 @@
 //! `mangrove map put`.
 
-use crate::exit::{Exit, Usage};
 use crate::open_args::OpenArgs;
-use crate::stderr;
-use crate::text::{self, Spelling};
+use crate::terminal::exit::{Exit, Usage};
+use crate::terminal::stderr;
+use crate::terminal::text::{self, Spelling};
 use anyhow::Context;
 use std::ffi::OsString;
 use std::fs::File;

@@ -1,8 +1,8 @@
 //! `mangrove map salvage`.
 
-use crate::exit::Exit;
-use crate::size::{count, human};
-use crate::{interrupt, output, progress};
+use crate::terminal::exit::Exit;
+use crate::terminal::size::{count, human};
+use crate::terminal::{interrupt, output, progress};
 use serde_json::json;
 use std::path::PathBuf;
 

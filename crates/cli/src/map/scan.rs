@@ -1,10 +1,11 @@
 //! `mangrove map scan`.
 
 use super::bounds::Bounds;
-use crate::exit::Exit;
+use crate::open_args;
 use crate::open_args::Wait;
-use crate::text::Spelling;
-use crate::{interrupt, open_args, output, text};
+use crate::terminal::exit::Exit;
+use crate::terminal::text::Spelling;
+use crate::terminal::{interrupt, output, text};
 use serde_json::json;
 use std::io::Write;
 use std::path::PathBuf;

@@ -1,9 +1,10 @@
 //! `mangrove map stat`.
 
-use crate::exit::Exit;
+use crate::open_args;
 use crate::open_args::Wait;
-use crate::size::{count, human};
-use crate::{open_args, output};
+use crate::terminal::exit::Exit;
+use crate::terminal::output;
+use crate::terminal::size::{count, human};
 use serde_json::json;
 use std::path::PathBuf;
 

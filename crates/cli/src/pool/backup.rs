@@ -1,9 +1,10 @@
 //! `mangrove pool backup`.
 
-use crate::exit::{Exit, Usage};
+use crate::map;
 use crate::open_args::Wait;
-use crate::size::human;
-use crate::{interrupt, map, output, progress};
+use crate::terminal::exit::{Exit, Usage};
+use crate::terminal::size::human;
+use crate::terminal::{interrupt, output, progress};
 use mangrove::heap::{Heap, HeapError};
 use serde_json::json;
 use std::path::PathBuf;

@@ -1,7 +1,7 @@
 //! `mangrove pool check`.
 
-use crate::exit::Exit;
-use crate::output;
+use crate::terminal::exit::Exit;
+use crate::terminal::output;
 use serde_json::json;
 use std::path::PathBuf;
 

@@ -1,7 +1,7 @@
 //! The subcommands of `mangrove pool`.
 
 use super::{backup, check, info};
-use crate::exit::Exit;
+use crate::terminal::exit::Exit;
 use clap::Subcommand;
 
 #[derive(Subcommand)]

@@ -1,8 +1,8 @@
 //! `mangrove pool info`.
 
-use crate::exit::Exit;
-use crate::output;
-use crate::size::{count, human};
+use crate::terminal::exit::Exit;
+use crate::terminal::output;
+use crate::terminal::size::{count, human};
 use mangrove::heap::{Heap, HeapInfo};
 use serde_json::{Value, json};
 use std::path::PathBuf;

@@ -1,10 +1,10 @@
 //! `mangrove doctor`: what this machine can promise.
 
-use crate::cpu_facts::CpuFacts;
-use crate::disk_floor;
-use crate::exit::Exit;
-use crate::output;
-use crate::size::{count, human};
+use crate::machine::cpu_facts::CpuFacts;
+use crate::machine::disk_floor;
+use crate::terminal::exit::Exit;
+use crate::terminal::output;
+use crate::terminal::size::{count, human};
 use mangrove::heap::{Executor, Heap, MediumKind, Plan};
 use mangrove_sys::FlushInstruction;
 use rustix::process::{Resource, getrlimit};

@@ -1,6 +1,6 @@
 //! Salvage: copies what is sound of a damaged map into a new pool.
 
-use crate::copy::{Progress, Purpose, copy_files};
+use crate::upkeep::copy::{Progress, Purpose, copy_files};
 use crate::{Map, Result};
 use std::ops::ControlFlow;
 use std::path::Path;

@@ -2,7 +2,7 @@
 //!
 //! There is a whole backup or none: see `mangrove_pool::appear`.
 
-use crate::copy::{BackupReport, Progress, Purpose, copy, copy_files, copy_options};
+use crate::upkeep::copy::{BackupReport, Progress, Purpose, copy, copy_files, copy_options};
 use crate::{Error, Map, Result};
 use mangrove_pool::appear;
 use std::ops::ControlFlow;

@@ -3,7 +3,7 @@
 //! Three spellings: *raw* (the bytes themselves), *escaped* (`\t \n \r \\ \xHH`, everything else
 //! itself; what scan and export print and TSV files hold) and *hex*.
 
-use crate::exit::Usage;
+use crate::terminal::exit::Usage;
 use clap::Args;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;

@@ -1,6 +1,6 @@
 //! The thread that recovers a map, and the gets that do not wait for it.
 
-use crate::engine::Engine;
+use crate::opening::engine::Engine;
 use crate::{Error, MapOptions, Result};
 use mangrove_hart::ClosedMap;
 use mangrove_pool::Opening;

@@ -1,6 +1,6 @@
 //! How a command ends: the exit code and the last message.
 
-use crate::stderr;
+use crate::terminal::stderr;
 use std::io;
 use std::process::ExitCode;
 

@@ -3,7 +3,7 @@
 //! The child would share sockets and the log with a parent in the middle of a batch. The tracker refuses the system
 //! call too, but by then the program's fork handlers have run, and the command ends broken.
 
-use crate::next_symbol::next_symbol;
+use crate::process::next_symbol::next_symbol;
 use libc::{c_int, pid_t};
 use mangrove_durable::route::{in_tracked_call, is_inside};
 

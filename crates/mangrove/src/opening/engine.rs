@@ -1,7 +1,7 @@
 //! What a map consists of when it has been recovered: the engine and its pool.
 
-use crate::background_compaction::BackgroundCompaction;
 use crate::convert::engine;
+use crate::opening::background_compaction::BackgroundCompaction;
 use crate::{Error, MapOptions, RecoveryReport, Result};
 use mangrove_hart::Hart;
 use mangrove_pool::{DamageCheck, MediumKind, Opening, Pool};

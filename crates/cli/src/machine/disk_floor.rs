@@ -40,7 +40,7 @@ impl Floor {
 
 impl std::fmt::Display for Rate {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let per_second = crate::size::count(self.per_second as u64);
+        let per_second = crate::terminal::size::count(self.per_second as u64);
         write!(
             f,
             "{per_second} a second; median {:.0} us, 99th percentile {:.0} us",

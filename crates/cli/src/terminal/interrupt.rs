@@ -3,7 +3,7 @@
 //! A signal that is ignored when the command starts stays ignored: the program that started it (`nohup`, a script's
 //! `&`) wanted that.
 
-use crate::stderr;
+use crate::terminal::stderr;
 use anyhow::Context;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::flag;

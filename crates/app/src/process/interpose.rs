@@ -6,8 +6,8 @@
 //!
 //! These symbols replace libc's in programs that link libmangrove_app, and only there.
 
-use crate::heap;
-use crate::next_symbol::next_symbol;
+use crate::process::heap;
+use crate::process::next_symbol::next_symbol;
 use mangrove_durable::keys;
 use mangrove_durable::route::{
     is_inside, is_persistent, mangrove_arena_adopt, mangrove_arena_alloc, mangrove_arena_alloc_zeroed,

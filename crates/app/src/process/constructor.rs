@@ -1,6 +1,6 @@
 //! Settles the program's addresses before main, so that its durable state finds them again.
 
-use crate::interpose;
+use crate::process::interpose;
 use mangrove_durable::settle_addresses;
 
 /// The dynamic linker runs it before the program's own constructors and main.

@@ -1,7 +1,7 @@
 //! Copies the records of a map into a new pool: those of a walk, or those that a pool's files hold.
 
 use crate::convert::engine;
-use crate::load::Unfinished;
+use crate::opening::load::Unfinished;
 use crate::{Create, Durability, Error, Map, MapOptions, Range, Result};
 use mangrove_hart::Hart;
 use mangrove_pool::appear;

@@ -1,8 +1,8 @@
 //! One instant of a map, to read from while writers continue.
 
-use crate::bounds::{bounds, prefix_bounds};
 use crate::convert::engine;
-use crate::range::Share;
+use crate::reading::bounds::{bounds, prefix_bounds};
+use crate::reading::range::Share;
 use crate::{Range, Result};
 use std::ops::RangeBounds;
 use std::path::Path;
