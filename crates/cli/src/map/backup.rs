@@ -1,7 +1,6 @@
 //! `mangrove map backup`.
 
-use crate::open_args;
-use crate::open_args::Wait;
+use crate::open_args::{self, Wait};
 use crate::terminal::exit::Exit;
 use crate::terminal::size::{count, human};
 use crate::terminal::{interrupt, output, progress};

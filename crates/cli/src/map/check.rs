@@ -1,7 +1,6 @@
 //! `mangrove map check`.
 
-use crate::open_args;
-use crate::open_args::Wait;
+use crate::open_args::{self, Wait};
 use crate::pool::verdict;
 use crate::terminal::exit::Exit;
 use crate::terminal::output;

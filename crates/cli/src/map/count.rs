@@ -1,8 +1,7 @@
 //! `mangrove map count`.
 
 use super::bounds::Bounds;
-use crate::open_args;
-use crate::open_args::Wait;
+use crate::open_args::{self, Wait};
 use crate::terminal::exit::Exit;
 use crate::terminal::output;
 use crate::terminal::text::Spelling;

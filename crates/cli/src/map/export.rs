@@ -1,8 +1,7 @@
 //! `mangrove map export`.
 
 use super::input::{Format, HEX_HEADER};
-use crate::open_args;
-use crate::open_args::Wait;
+use crate::open_args::{self, Wait};
 use crate::terminal::exit::{Exit, Usage};
 use crate::terminal::text::Spelling;
 use crate::terminal::{interrupt, output, progress, stderr};

@@ -1,7 +1,6 @@
 //! `mangrove map get`.
 
-use crate::open_args;
-use crate::open_args::Wait;
+use crate::open_args::{self, Wait};
 use crate::terminal::exit::{Exit, Usage};
 use crate::terminal::text::Spelling;
 use crate::terminal::{output, stderr, text};

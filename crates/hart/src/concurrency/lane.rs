@@ -27,24 +27,23 @@ pub(crate) fn lanes_ever_owned() -> usize {
     EVER_OWNED.load(Ordering::Relaxed)
 }
 
-/// Lanes that threads have returned, and the first lane that no thread ever had. The lock orders what a thread did in
-/// its lane before what the lane's next owner does.
-static RETURNED: Mutex<(Vec<usize>, usize)> = Mutex::new((Vec::new(), 0));
+/// Lanes that threads have returned. The lock orders what a thread did in its lane before what the lane's next owner
+/// does, and guards changes of [`EVER_OWNED`].
+static RETURNED: Mutex<Vec<usize>> = Mutex::new(Vec::new());
 
 struct OwnLane(Option<usize>);
 
 impl OwnLane {
     fn claim() -> Self {
-        let mut lanes = RETURNED.lock();
-        if let Some(lane) = lanes.0.pop() {
+        let mut returned = RETURNED.lock();
+        if let Some(lane) = returned.pop() {
             return Self(Some(lane));
         }
-        let fresh = lanes.1;
+        let fresh = EVER_OWNED.load(Ordering::Relaxed);
         if fresh == OWN_LANES_MAX {
             return Self(None);
         }
-        lanes.1 += 1;
-        EVER_OWNED.store(lanes.1, Ordering::Relaxed);
+        EVER_OWNED.store(fresh + 1, Ordering::Relaxed);
         Self(Some(fresh))
     }
 }
@@ -52,7 +51,7 @@ impl OwnLane {
 impl Drop for OwnLane {
     fn drop(&mut self) {
         if let Some(lane) = self.0 {
-            RETURNED.lock().0.push(lane);
+            RETURNED.lock().push(lane);
         }
     }
 }

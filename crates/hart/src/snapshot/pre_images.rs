@@ -205,10 +205,15 @@ impl SnapshotRegistry {
         }
         let unused = self.remove(list, list.len() - 1);
         if !unused.is_empty() {
-            let mut garbage = self.garbage.lock();
-            garbage.push(unused);
-            self.has_garbage.store(true, Ordering::Relaxed);
+            self.discard(unused);
         }
+    }
+
+    /// Queues pre-images to be freed.
+    fn discard(&self, images: PreImages) {
+        let mut garbage = self.garbage.lock();
+        garbage.push(images);
+        self.has_garbage.store(true, Ordering::Relaxed);
     }
 
     /// True when there is garbage to sweep.
@@ -231,11 +236,7 @@ impl SnapshotRegistry {
         if images.is_empty() {
             return;
         }
-        {
-            let mut garbage = self.garbage.lock();
-            garbage.push(images);
-            self.has_garbage.store(true, Ordering::Relaxed);
-        }
+        self.discard(images);
         if self.used.load(Ordering::SeqCst) == 0 {
             // The last snapshot may have ended meanwhile, and no other writer may come.
             self.free_garbage();
@@ -288,9 +289,7 @@ impl SnapshotRegistry {
                     overlay.expired.store(true, Ordering::SeqCst);
                     let saved = std::mem::take(&mut overlay.state.lock().saved);
                     self.bytes.fetch_sub(saved.bytes, Ordering::Relaxed);
-                    let mut garbage = self.garbage.lock();
-                    garbage.push(saved.pre_images);
-                    self.has_garbage.store(true, Ordering::Relaxed);
+                    self.discard(saved.pre_images);
                 }
             }
         }
@@ -453,7 +452,10 @@ mod tests {
         assert_eq!(registry.state(&third, &key(0)).unwrap(), Some(Some(vec![1])));
         assert!(registry.share().is_none(), "a key has changed");
         registry.end(&third);
-        assert!(!registry.any() && registry.figures() == (0, 0), "nobody else can use it");
+        assert!(
+            !registry.any() && registry.figures() == (0, 0),
+            "its last user removes a snapshot that has pre-images"
+        );
     }
 
     #[test]
