@@ -1,7 +1,7 @@
 //! Where to listen: `HOST:PORT` or `unix:PATH`.
 
-use super::io_error::io_error;
-use super::stream::Stream;
+use crate::client::stream::Stream;
+use crate::io_error::io_error;
 use mangrove_durable::{Error, Result};
 use mangrove_sys::make_above_standard;
 use mio::net::{TcpListener, UnixListener};

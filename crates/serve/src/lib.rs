@@ -67,20 +67,15 @@
 //! # }
 //! ```
 
-mod accept;
 mod address;
-mod connection;
-mod input;
+mod client;
 mod io_error;
 mod options;
-mod output;
 mod server;
 mod service;
 mod shared;
-mod stream;
 mod sync;
-mod syncer;
-mod worker;
+mod threads;
 
 #[cfg(test)]
 mod tests;

@@ -1,13 +1,13 @@
 //! The server: listeners, event loops, the syncer, and their orderly end.
 
-use super::accept;
-use super::address::ListeningSocket;
-use super::io_error::io_error;
-use super::options::ServerOptions;
-use super::service::Service;
-use super::shared::{Loop, ServerCounters, ServerShared, Stop, Stopper};
-use super::syncer::{DurabilityListener, Syncer};
-use super::worker::{WAKER, Worker};
+use crate::address::ListeningSocket;
+use crate::io_error::io_error;
+use crate::options::ServerOptions;
+use crate::service::Service;
+use crate::shared::{Loop, ServerCounters, ServerShared, StopFlag, Stopper};
+use crate::threads::accept;
+use crate::threads::syncer::{DurabilityListener, Syncer};
+use crate::threads::worker::{WAKER, Worker};
 use mangrove_durable::Ticket;
 use mangrove_durable::{Error, Result, Runtime};
 use mangrove_sys::{make_above_standard, without_signals};
@@ -25,7 +25,7 @@ pub struct Server {
     options: ServerOptions,
     poll: Poll,
     listeners: Vec<ListeningSocket>,
-    stop: Arc<Stop>,
+    stop: Arc<StopFlag>,
 }
 
 impl std::fmt::Debug for Server {
@@ -70,7 +70,7 @@ impl Server {
         let no_poll = |e| io_error("make an event queue", &e);
         let poll = make_above_standard(Poll::new).map_err(no_poll)?;
         let waker = make_above_standard(|| Waker::new(poll.registry(), accept::STOP)).map_err(no_poll)?;
-        let stop = Arc::new(Stop { stopped: AtomicBool::new(false), waker });
+        let stop = Arc::new(StopFlag { stopped: AtomicBool::new(false), waker });
         Ok(Self { runtime, service, options, poll, listeners: Vec::new(), stop })
     }
 

@@ -1,10 +1,10 @@
 //! What the threads of a server share: its parts, its counters, and the stop that ends it.
 
-use super::io_error::io_error;
-use super::options::ServerOptions;
-use super::service::Service;
-use super::stream::Stream;
-use super::syncer::{DurabilityListener, Syncer};
+use crate::client::stream::Stream;
+use crate::io_error::io_error;
+use crate::options::ServerOptions;
+use crate::service::Service;
+use crate::threads::syncer::{DurabilityListener, Syncer};
 use mangrove_durable::{Error, Result, Runtime};
 use mio::Waker;
 use parking_lot::Mutex;
@@ -21,12 +21,12 @@ pub(crate) struct ServerCounters {
 }
 
 #[derive(Debug)]
-pub(crate) struct Stop {
+pub(crate) struct StopFlag {
     pub(crate) stopped: AtomicBool,
     pub(crate) waker: Waker,
 }
 
-impl Stop {
+impl StopFlag {
     pub(crate) fn is_stopped(&self) -> bool {
         self.stopped.load(Ordering::Acquire)
     }
@@ -34,7 +34,7 @@ impl Stop {
 
 /// Stops a server from anywhere, signal handlers included.
 #[derive(Clone, Debug)]
-pub struct Stopper(pub(crate) Arc<Stop>);
+pub struct Stopper(pub(crate) Arc<StopFlag>);
 
 impl Stopper {
     /// Accepts no new clients, has everything processed and answered that was received in full, then lets `serve`
@@ -67,7 +67,7 @@ pub(crate) struct ServerShared {
     pub(crate) options: ServerOptions,
     pub(crate) loops: Vec<Loop>,
     pub(crate) syncer: Syncer,
-    pub(crate) stop: Arc<Stop>,
+    pub(crate) stop: Arc<StopFlag>,
     pub(crate) stopping: AtomicBool,
     pub(crate) clients: AtomicUsize,
     pub(crate) next_id: AtomicU64,

@@ -138,7 +138,7 @@ fn start(options: ServerOptions, speaks_of_errors: bool, address: &str) -> Runni
 }
 
 /// A server that does not run, whose answers do not wait.
-pub(crate) fn ready() -> super::server::Ready {
+pub(crate) fn ready() -> crate::server::Ready {
     let (runtime, _) = fake_runtime(false);
     let state = Box::new(State(UnsafeCell::new(0)));
     let service =
@@ -352,7 +352,7 @@ fn a_client_that_cannot_be_watched_is_refused_alone() {
     let odd = unsafe { mio::net::TcpStream::from_raw_fd(file.into_raw_fd()) };
     let shared = Arc::clone(&ready.shared);
     shared.clients.fetch_add(1, Ordering::Relaxed);
-    shared.loops[0].arriving.lock().push(super::stream::Stream::Tcp(odd));
+    shared.loops[0].arriving.lock().push(crate::client::stream::Stream::Tcp(odd));
     shared.loops[0].wake().unwrap();
     let thread = std::thread::spawn(move || ready.run());
     let mut peer = BufReader::new(TcpStream::connect(address).unwrap());

@@ -1,7 +1,7 @@
-//! The holding back of answers: `src/syncer.rs`, compiled against shuttle's threads and atomics. Event loops ask for
-//! tickets and sleep. Under every schedule each must be woken once its ticket is durable, or never will be.
+//! The holding back of answers: `src/threads/syncer.rs`, compiled against shuttle's threads and atomics. Event loops
+//! ask for tickets and sleep. Under every schedule each must be woken once its ticket is durable, or never will be.
 
-#[path = "../src/syncer.rs"]
+#[path = "../src/threads/syncer.rs"]
 #[allow(dead_code, reason = "the crate uses more of it than the model does")]
 mod syncer;
 

@@ -1,8 +1,8 @@
 //! Accepts clients and hands them to the event loops in turn.
 
-use super::address::ListeningSocket;
-use super::io_error::io_error;
-use super::shared::ServerShared;
+use crate::address::ListeningSocket;
+use crate::io_error::io_error;
+use crate::shared::ServerShared;
 use mangrove_durable::Result;
 use mio::{Events, Interest, Poll, Token};
 use std::io::ErrorKind;

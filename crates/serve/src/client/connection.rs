@@ -1,9 +1,9 @@
 //! One client of one event loop: its socket, its input, and the answers for it.
 
-use super::input::{InputBuffer, ReadEnd};
-use super::output::OutputBuffer;
-use super::service::{Context, Frame, Service};
-use super::stream::Stream;
+use crate::client::input::{InputBuffer, ReadEnd};
+use crate::client::output::OutputBuffer;
+use crate::client::stream::Stream;
+use crate::service::{Context, Frame, Service};
 use mangrove_durable::Ticket;
 use std::io::Read;
 use std::net::Shutdown;

@@ -6,11 +6,11 @@
 //! share batches. Nothing in a turn waits for the medium: `output.rs` holds answers back, and the syncer wakes the
 //! loop.
 
-use super::connection::{Connection, NextRequest, Phase};
-use super::io_error::io_error;
-use super::service::Context;
-use super::shared::ServerShared;
-use super::stream::Stream;
+use crate::client::connection::{Connection, NextRequest, Phase};
+use crate::client::stream::Stream;
+use crate::io_error::io_error;
+use crate::service::Context;
+use crate::shared::ServerShared;
 use mangrove_durable::Ticket;
 use mangrove_durable::{Client, Error};
 use mio::event::Source;
