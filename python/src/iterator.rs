@@ -13,7 +13,7 @@ pub(crate) type Walk = Range<'static>;
 
 /// What an iterator returns.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Part {
+pub(crate) enum ItemPart {
     Keys,
     Values,
     Items,
@@ -24,7 +24,7 @@ pub(crate) enum Part {
 pub(crate) struct Records {
     map: Arc<OpenMap>,
     walk: Arc<Borrower<Walk>>,
-    part: Part,
+    part: ItemPart,
     reverse: bool,
 }
 
@@ -33,7 +33,7 @@ impl Records {
         py: Python<'_>,
         map: &Arc<OpenMap>,
         walk: Walk,
-        part: Part,
+        part: ItemPart,
         reverse: bool,
     ) -> PyResult<Self> {
         Ok(Self { map: Arc::clone(map), walk: map.lend(py, walk)?, part, reverse })
@@ -58,8 +58,8 @@ impl Records {
         // To make bytes runs no Python code; to make a tuple may.
         let part = self.part;
         let record = record.map(|(key, value)| {
-            let key = (part != Part::Values).then(|| PyBytes::new(py, key));
-            let value = (part != Part::Keys).then(|| PyBytes::new(py, value));
+            let key = (part != ItemPart::Values).then(|| PyBytes::new(py, key));
+            let value = (part != ItemPart::Keys).then(|| PyBytes::new(py, value));
             (key, value)
         });
         drop(guard);

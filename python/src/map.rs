@@ -4,7 +4,7 @@ use crate::arguments::{Bounds, allowed_capacity, bytes, optional_bytes, path as 
 use crate::errors::checked;
 use crate::open_map::OpenMap;
 use crate::reader::Reader;
-use crate::source::Source;
+use crate::source::ReadSource;
 use crate::wait::wait;
 use mangrove::{Create, Durability, MapOptions};
 use pyo3::PyClassInitializer;
@@ -63,7 +63,7 @@ impl Map {
             let path = path.clone();
             checked(py, wait(py, move |_| options.open(&path))?)?
         };
-        Ok(Reader::all(Source::Now(OpenMap::new(opened, path))).with(Self))
+        Ok(Reader::all(ReadSource::Now(OpenMap::new(opened, path))).with(Self))
     }
 
     fn __setitem__(this: &Bound<'_, Self>, key: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>) -> PyResult<()> {

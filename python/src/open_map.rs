@@ -5,7 +5,7 @@
 
 use crate::errors::{checked, exception};
 use crate::shutdown::detached;
-use crate::wait::{Stop, let_go, wait, wait_with};
+use crate::wait::{GivenUp, let_go, wait, wait_with};
 use mangrove::Map;
 use mangrove_sys::ProcessMark;
 use pyo3::prelude::*;
@@ -170,7 +170,7 @@ impl OpenMap {
     pub(crate) fn wait<T: Send + 'static>(
         &self,
         py: Python<'_>,
-        work: impl FnOnce(&Arc<Map>, &Stop) -> mangrove::Result<T> + Send + 'static,
+        work: impl FnOnce(&Arc<Map>, &GivenUp) -> mangrove::Result<T> + Send + 'static,
     ) -> PyResult<T> {
         let map = self.share(py)?;
         let result = wait(py, move |stop| work(&map, stop))?;

@@ -1,8 +1,8 @@
 //! What maps, snapshots and ranges have in common: reading.
 
 use crate::arguments::{Bounds, bytes};
-use crate::iterator::{Part, Records};
-use crate::source::Source;
+use crate::iterator::{ItemPart, Records};
+use crate::source::ReadSource;
 use pyo3::exceptions::PyKeyError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -12,12 +12,12 @@ use pyo3::{PyClass, PyClassInitializer};
 /// Reads the records of a source between bounds.
 #[pyclass(frozen, subclass, module = "mangrove._native")]
 pub(crate) struct Reader {
-    pub(crate) source: Source,
+    pub(crate) source: ReadSource,
     pub(crate) bounds: Bounds,
 }
 
 impl Reader {
-    pub(crate) fn all(source: Source) -> Self {
+    pub(crate) fn all(source: ReadSource) -> Self {
         Self { source, bounds: Bounds::default() }
     }
 
@@ -104,9 +104,9 @@ impl Reader {
     #[pyo3(name = "_records")]
     fn records(&self, py: Python<'_>, part: &str, reverse: bool) -> PyResult<Records> {
         let part = match part {
-            "keys" => Part::Keys,
-            "values" => Part::Values,
-            _ => Part::Items,
+            "keys" => ItemPart::Keys,
+            "values" => ItemPart::Values,
+            _ => ItemPart::Items,
         };
         let walk = self.source.walk(py, &self.bounds)?;
         Records::new(py, self.source.open_map(), walk, part, reverse)

@@ -3,7 +3,7 @@
 use crate::map::Map;
 use crate::open_map::{Borrower, locked};
 use crate::reader::Reader;
-use crate::source::{Instant, Source};
+use crate::source::{Instant, ReadSource};
 use crate::wait::let_go;
 use pyo3::PyClassInitializer;
 use pyo3::prelude::*;
@@ -23,7 +23,7 @@ impl Snapshot {
         let open = of.as_super().get().source.open_map();
         let taken = open.wait(py, |map, _| map.snapshot_owned())?;
         let instant = open.lend(py, Arc::new(taken))?;
-        let source = Source::At(Arc::clone(open), Arc::clone(&instant));
+        let source = ReadSource::At(Arc::clone(open), Arc::clone(&instant));
         Ok(Reader::all(source).with(Self { instant }))
     }
 

@@ -20,12 +20,12 @@ pub(crate) type Instant = Arc<Snapshot<'static>>;
 
 /// The map as it is, or one instant of it.
 #[derive(Clone)]
-pub(crate) enum Source {
+pub(crate) enum ReadSource {
     Now(Arc<OpenMap>),
     At(Arc<OpenMap>, Arc<Borrower<Instant>>),
 }
 
-impl Source {
+impl ReadSource {
     pub(crate) fn open_map(&self) -> &Arc<OpenMap> {
         match self {
             Self::Now(map) | Self::At(map, _) => map,

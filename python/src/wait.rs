@@ -2,8 +2,8 @@
 //!
 //! Python runs signal handlers on its main thread only, between byte codes. So the main thread has a helper do what
 //! may wait, and looks for signals while it waits for the helper. When a handler raises, the call raises; what the
-//! helper has begun it finishes, unless it looks at [`Stop`]: then it undoes it, also while the interpreter ends. All
-//! other threads wait by themselves.
+//! helper has begun it finishes, unless it looks at [`GivenUp`]: then it undoes it, also while the interpreter ends.
+//! All other threads wait by themselves.
 
 use crate::shutdown::{UNDOING, detached};
 use mangrove_sys::ProcessMark;
@@ -23,7 +23,7 @@ const GRACE: Duration = Duration::from_millis(40);
 
 /// Whether the caller has given up.
 #[derive(Clone, Default)]
-pub(crate) struct Stop(Arc<State>);
+pub(crate) struct GivenUp(Arc<State>);
 
 #[derive(Default)]
 struct State {
@@ -34,7 +34,7 @@ struct State {
     is_settled: AtomicBool,
 }
 
-impl Stop {
+impl GivenUp {
     /// `Break` when the caller has given up.
     pub(crate) fn look(&self) -> ControlFlow<()> {
         // Relaxed: the flags alone count.
@@ -73,7 +73,7 @@ static IDLE: Mutex<Option<(Sender<Job>, ProcessMark)>> = Mutex::new(None);
 /// Does `work` without the interpreter's lock.
 pub(crate) fn wait<T: Send + 'static>(
     py: Python<'_>,
-    work: impl FnOnce(&Stop) -> T + Send + 'static,
+    work: impl FnOnce(&GivenUp) -> T + Send + 'static,
 ) -> PyResult<T> {
     wait_with(py, (), move |(), stop| work(stop))
 }
@@ -83,9 +83,9 @@ pub(crate) fn wait<T: Send + 'static>(
 pub(crate) fn wait_with<A: Send + Sync + 'static, T: Send + 'static>(
     py: Python<'_>,
     objects: A,
-    work: impl FnOnce(&A, &Stop) -> T + Send + 'static,
+    work: impl FnOnce(&A, &GivenUp) -> T + Send + 'static,
 ) -> PyResult<T> {
-    let stop = Stop::default();
+    let stop = GivenUp::default();
     if !is_main_thread(py)? {
         return Ok(detached(py, || work(&objects, &stop)));
     }
@@ -116,7 +116,7 @@ pub(crate) fn wait_with<A: Send + Sync + 'static, T: Send + 'static>(
 }
 
 /// What the helper answers; nothing if it has panicked; an exception if a signal's handler raises one.
-fn listen<T: Send>(py: Python<'_>, mut answered: Receiver<T>, stop: &Stop) -> PyResult<Option<T>> {
+fn listen<T: Send>(py: Python<'_>, mut answered: Receiver<T>, stop: &GivenUp) -> PyResult<Option<T>> {
     loop {
         let result;
         (result, answered) = detached(py, move || (answered.recv_timeout(LOOK), answered));

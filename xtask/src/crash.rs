@@ -2,7 +2,7 @@
 
 use anyhow::bail;
 use mangrove_crashlab::{
-    Campaign, CrashDomain, EngineKind, Limits, SiteKey, Sites, Tally, Token, Violation, Watch,
+    Campaign, CrashDomain, EngineKind, Limits, SiteKey, Sites, SweepWatch, Tally, Token, Violation,
 };
 use std::process::exit;
 use std::sync::Arc;
@@ -129,7 +129,7 @@ fn replay(args: &Args, token: &Token) -> anyhow::Result<()> {
 }
 
 /// Ends the process when one image takes too long, and prints the line that replays it.
-fn watch_over(watch: &Watch, without: Option<SiteKey>) {
+fn watch_over(watch: &SweepWatch, without: Option<SiteKey>) {
     let watch = watch.clone();
     std::thread::spawn(move || {
         loop {

@@ -62,8 +62,8 @@ pub(crate) struct Args {
     #[arg(long, requires = "planted", conflicts_with = "bug")]
     plant: Option<String>,
     /// With --app redis: the server under test; a stock one shows what this chore finds
-    #[arg(long, value_enum, default_value_t = valkey::Kind::Durable)]
-    kind: valkey::Kind,
+    #[arg(long, value_enum, default_value_t = valkey::ServerKind::Durable)]
+    kind: valkey::ServerKind,
     #[command(flatten)]
     programs: valkey::Programs,
 }
@@ -115,7 +115,7 @@ pub(crate) fn run(args: Args) -> Result<()> {
 }
 
 fn redis(args: Args) -> Result<()> {
-    let campaign = valkey::Campaign {
+    let campaign = valkey::KillCampaign {
         rounds: args.rounds,
         threads: args.threads,
         seed: args.seed,

@@ -1,7 +1,7 @@
 //! What the arena costs: a block by size, in nanoseconds, with the write set of durable applications; and opening an
 //! arena of a million blocks. `cargo run --release -p mangrove-arena --example arena_cost`.
 
-use mangrove_arena::{ArenaSpace, Heap, Writes};
+use mangrove_arena::{ArenaHeap, ArenaSpace, Writes};
 use mangrove_sys::{MapKind, Reservation};
 use mangrove_tracker::WriteSet;
 use std::fs::File;
@@ -62,7 +62,8 @@ fn best(count: usize, mut round: impl FnMut()) -> f64 {
 fn blocks() {
     let memory = Reservation::anonymous(4 << 30).expect("addresses");
     let mut writes = Written(WriteSet::new(32).expect("memory"));
-    let mut heap = Heap::format(Box::new(Space { memory, len: 0 }), HEAD, &mut writes).expect("an arena");
+    let mut heap =
+        ArenaHeap::format(Box::new(Space { memory, len: 0 }), HEAD, &mut writes).expect("an arena");
     let view = heap.view();
     for bytes in [16, 100, 1000, 10_000, 100_000] {
         let count = BLOCKS.min((1 << 30) / bytes);
@@ -125,7 +126,8 @@ fn opening() {
     let file = tempfile::tempfile().expect("a file");
     file.set_len(BYTES).expect("a gibibyte");
     let mut writes = Written(WriteSet::new(32).expect("memory"));
-    let mut heap = Heap::format(mapped(&file, MapKind::Shared, BYTES), HEAD, &mut writes).expect("an arena");
+    let mut heap =
+        ArenaHeap::format(mapped(&file, MapKind::Shared, BYTES), HEAD, &mut writes).expect("an arena");
     for _ in 0..COUNT {
         writes.0.clear();
         assert!(!heap.alloc(&mut writes, BYTES as usize / COUNT / 4 * 3).is_null());
@@ -134,7 +136,7 @@ fn opening() {
     for round in 0..5 {
         let space = mapped(&file, MapKind::Private, BYTES);
         let start = Instant::now();
-        let mut heap = Heap::open(space, HEAD).expect("the arena");
+        let mut heap = ArenaHeap::open(space, HEAD).expect("the arena");
         let opened = start.elapsed();
         let at = heap.alloc(&mut writes, 100);
         let all = start.elapsed();

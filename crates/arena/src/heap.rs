@@ -26,7 +26,7 @@ impl Current {
 
 /// An allocator in a region. One thread at a time uses the handle; others have an [`ArenaView`], or handles of their
 /// own if each of them writes in transactions ([`Words`]).
-pub struct Heap {
+pub struct ArenaHeap {
     pub(crate) view: ArenaView,
     space: Box<dyn ArenaSpace>,
     /// Groups that the directory is for, as the head said when the handle was made.
@@ -44,11 +44,11 @@ pub struct Heap {
 }
 
 // SAFETY: the pointers are to the region, which outlives the handle and never moves.
-unsafe impl Send for Heap {}
+unsafe impl Send for ArenaHeap {}
 
-impl Heap {
+impl ArenaHeap {
     /// A handle to the arena whose head lies at `head_offset` of the space. The caller has formatted or
-    /// verified it ([`Heap::format`], [`Heap::open`]).
+    /// verified it ([`ArenaHeap::format`], [`ArenaHeap::open`]).
     pub(crate) fn attach(space: Box<dyn ArenaSpace>, head_offset: u64) -> Self {
         Self {
             view: ArenaView::new(space.base(), head_offset),

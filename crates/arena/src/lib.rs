@@ -1,13 +1,13 @@
 //! Floor 2: an allocator in a region, whose every byte of state lies in that region.
 //!
-//! An arena is what `malloc` works on in memory that outlives the process: a [`Heap`] hands out blocks of one range of
-//! addresses, and everything that it knows stands in that range, in spans and bitmaps. It makes nothing durable and
-//! undoes nothing. It reports every range of bytes that it writes to the caller's [`Writes`]; a durable application
-//! commits those ranges in one batch with the program's own. The same bytes at
-//! the same address, in this run or a later one, are the same arena.
+//! An arena is what `malloc` works on in memory that outlives the process: an [`ArenaHeap`] hands out blocks of one
+//! range of addresses, and everything that it knows stands in that range, in spans and bitmaps. It makes nothing
+//! durable and undoes nothing. It reports every range of bytes that it writes to the caller's [`Writes`]; a durable
+//! application commits those ranges in one batch with the program's own. The same bytes at the same address, in this
+//! run or a later one, are the same arena.
 //!
 //! ```
-//! use mangrove_arena::{ArenaSpace, Heap, Writes};
+//! use mangrove_arena::{ArenaSpace, ArenaHeap, Writes};
 //! use std::io;
 //!
 //! #[derive(Clone)]
@@ -46,7 +46,7 @@
 //! # fn main() -> Result<(), String> {
 //! let mut written = Count(0);
 //! let memory = Memory(vec![Page([0; 4096]); 4096].leak().as_mut_ptr().cast());
-//! let mut heap = Heap::format(Box::new(memory), 0, &mut written)?;
+//! let mut heap = ArenaHeap::format(Box::new(memory), 0, &mut written)?;
 //! let first = heap.alloc(&mut written, 100);
 //! written.0 = 0;
 //! let second = heap.alloc(&mut written, 100);
@@ -66,7 +66,7 @@
 //! share) in a shard of its own, and the arena says whatever it has to say by words that the transaction owns.
 //!
 //! ```
-//! use mangrove_arena::{ArenaSpace, BadFree, Heap, Words, Writes};
+//! use mangrove_arena::{ArenaSpace, BadFree, ArenaHeap, Words, Writes};
 //! use std::collections::BTreeMap;
 //! use std::sync::atomic::{AtomicU64, Ordering};
 //! # use std::io;
@@ -148,7 +148,7 @@
 //!
 //! # fn main() -> Result<(), String> {
 //! # let memory = Memory(vec![Page([0; 4096]); 4096].leak().as_mut_ptr().cast());
-//! let mut heap = Heap::format(Box::new(memory), 0, &mut InPlace)?;
+//! let mut heap = ArenaHeap::format(Box::new(memory), 0, &mut InPlace)?;
 //! // The number of shards is chosen when the arena is made; every opening finds it.
 //! let shards = heap.make_shards(&mut InPlace, 8).map_err(|_| "nothing stops here")?;
 //! assert_eq!(shards, 8);
@@ -202,7 +202,7 @@ pub use blocks::slab::BadFree;
 pub use blocks::sparse::{MovePlan, SlabSurvey};
 pub use bytes::class::SMALL_BYTES_MAX;
 pub use bytes::layout::PAGE_BYTES;
-pub use heap::Heap;
+pub use heap::ArenaHeap;
 pub use pages::mapped::MapError;
 pub use space::{ArenaSpace, Words, Writes};
 pub use view::ArenaView;

@@ -153,7 +153,7 @@ pub trait ArenaSpace: Send {
     fn grow(&mut self, len: u64) -> io::Result<()>;
 
     /// Reserves space for a usable range of whole pages in which something will be handed out: its content may have
-    /// been taken away since it was last used ([`crate::Heap::free_pages`]).
+    /// been taken away since it was last used ([`crate::ArenaHeap::free_pages`]).
     ///
     /// # Errors
     /// No space, or the medium's failure.

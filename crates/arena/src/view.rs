@@ -2,7 +2,7 @@
 
 use crate::bytes::class::{CLASSES, SlabShape};
 use crate::bytes::layout::{
-    ARENA_HEAD_BYTES, GROUP_PAGES, Group, Head, PAGE_BYTES, PageBitmap, Shard, SlabLists, Span,
+    ARENA_HEAD_BYTES, GROUP_PAGES, Head, PAGE_BYTES, PageBitmap, PageGroup, Shard, SlabLists, Span,
     class_of_span, kind, kind_of,
 };
 use crate::space::{Words, Writes, certain};
@@ -60,7 +60,7 @@ impl ArenaView {
 
     /// The description that lies at `offset`, which an entry of the directory names.
     #[inline]
-    fn group_at(&self, offset: u64) -> &Group {
+    fn group_at(&self, offset: u64) -> &PageGroup {
         // SAFETY: an offset that `format` or `grow` put into the directory, or `open` checked to lie inside the
         // space; only atomic words lie there.
         unsafe { &*self.base.add(offset as usize).cast() }
@@ -68,14 +68,14 @@ impl ArenaView {
 
     /// The description of the group that `page` lies in; `page` is under management.
     #[inline]
-    pub(crate) fn group(&self, page: u64) -> &Group {
+    pub(crate) fn group(&self, page: u64) -> &PageGroup {
         // Relaxed: a group's entry changes once, before a page of it can be anyone's.
         self.group_at(self.directory_word(page / GROUP_PAGES).load(Ordering::Relaxed))
     }
 
     /// As [`ArenaView::group`], for the owner of the writes.
     #[inline]
-    pub(crate) fn group_of<W: Words>(&self, w: &mut W, page: u64) -> Result<&Group, W::Stop> {
+    pub(crate) fn group_of<W: Words>(&self, w: &mut W, page: u64) -> Result<&PageGroup, W::Stop> {
         let entry = self.directory_word(page / GROUP_PAGES);
         // Relaxed: as in `group`. An owner that grew the arena and whose writes are not in place yet still finds 0.
         let mut offset = entry.load(Ordering::Relaxed);

@@ -1,7 +1,7 @@
 //! `mangrove demo`: a real data set, a real SIGKILL, and the books balanced afterwards.
 
 use crate::machine::disk_floor::{self, Floor};
-use crate::map::input::{Format, Input, Next, Record};
+use crate::map::input::{Format, Input, NextInput, Record};
 use crate::terminal::exit::{Exit, Usage};
 use crate::terminal::size::{count, human};
 use crate::terminal::{interrupt, output, progress};
@@ -23,7 +23,7 @@ macro_rules! say {
 mod bank;
 mod sqlite;
 
-pub(crate) use bank::{TransferArgs, transfer};
+pub(crate) use bank::{BankArgs, transfer};
 
 /// Load a dictionary into a map on this disk, kill the loading process at a random point, show that
 /// every acknowledged word is there, finish the load, walk ranges, and print a table. Then the same with
@@ -155,9 +155,9 @@ fn read_words(path: &Path) -> anyhow::Result<Vec<Vec<u8>>> {
     let (mut words, mut record) = (Vec::new(), Record::default());
     loop {
         match input.next(&mut record)? {
-            Next::Record => words.push(std::mem::take(&mut record.key)),
-            Next::Pause => {}
-            Next::End => break,
+            NextInput::Record => words.push(std::mem::take(&mut record.key)),
+            NextInput::Pause => {}
+            NextInput::End => break,
         }
     }
     let mut sorted: Vec<&Vec<u8>> = words.iter().collect();

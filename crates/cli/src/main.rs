@@ -55,7 +55,7 @@ enum Command {
     Demo(demo::Args),
     /// The process that the demo kills
     #[command(hide = true)]
-    DemoTransfers(demo::TransferArgs),
+    DemoTransfers(demo::BankArgs),
     /// Move LevelDB databases in and out
     #[command(subcommand)]
     Leveldb(leveldb::Command),

@@ -3,7 +3,7 @@
 use crate::alloc::mmap::MAPPINGS;
 use crate::alloc::split_allocation;
 use crate::alloc::write_fence::FenceReport;
-use crate::image::aslr::{Addresses, Moving};
+use crate::image::aslr::{Addresses, MovingModules};
 use crate::image::image::StateOptions;
 use crate::{Error, Result};
 use mangrove_shadow::{Durability, PoolConfig, Start};
@@ -204,7 +204,7 @@ impl Options {
             keeps_variables: self.keeps_variables && !self.self_contained,
             self_contained: self.self_contained,
             returns_memory: self.returns_memory,
-            moving: Moving::found(self.addresses.clone(), self.random_addresses)
+            moving: MovingModules::found(self.addresses.clone(), self.random_addresses)
                 .filter(|_| !self.self_contained),
             fence: self.fence,
             translates: matches!(self.tracker, TrackerChoice::Auto | TrackerChoice::Recompiler),

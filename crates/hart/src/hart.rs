@@ -13,7 +13,7 @@ use crate::format::space::{LeafKeys, MapSpace};
 use crate::index::{ENTRY_COUNT, Index, entry_of};
 use crate::snapshot::pre_images::SnapshotRegistry;
 use crate::{Error, Locking, Options, Result, Stat, WriteMode};
-use mangrove_pool::{Lsn, Range, Region, crc32c};
+use mangrove_pool::{ByteRange, Lsn, Region, crc32c};
 use mangrove_sys::AsymmetricBarrier;
 use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::sync::Arc;
@@ -84,7 +84,7 @@ impl Hart {
             });
         };
         // The directory gets space as it is used.
-        region.provide(Range { offset: 0, len: ROOT_BYTES })?;
+        region.provide(ByteRange { offset: 0, len: ROOT_BYTES })?;
         for (at, tag) in
             [(ROOT_HIGH_WATER, Tag::HighWater), (ROOT_BATCH, Tag::Batch), (ROOT_DIRECTORY, Tag::Place)]
         {

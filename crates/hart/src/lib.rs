@@ -39,7 +39,7 @@ pub use error::{Error, Result};
 pub use hart::Hart;
 pub use options::{Locking, Options, WriteMode};
 pub use recovery::closed_map::ClosedMap;
-pub use report::{Compaction, Damage, RecoveryReport, Report, Stat};
+pub use report::{CheckReport, Compaction, Damage, RecoveryReport, Stat};
 pub use snapshot::range::Range;
 pub use snapshot::snapshot::Snapshot;
 

@@ -43,18 +43,18 @@ pub struct Compaction {
 
 /// What [`crate::Hart::check`] found.
 #[derive(Clone, Debug, Default)]
-pub struct Report {
+pub struct CheckReport {
     /// Records verified.
     pub records: u64,
     /// Bytes of values verified.
     pub value_bytes: u64,
     /// Segments read.
     pub segments: u64,
-    /// What breaks the rules, at most [`Report::DAMAGE_COUNT_MAX`] entries.
+    /// What breaks the rules, at most [`CheckReport::DAMAGE_COUNT_MAX`] entries.
     pub damage: Vec<Damage>,
 }
 
-impl Report {
+impl CheckReport {
     /// Damage beyond this count is not recorded.
     pub const DAMAGE_COUNT_MAX: usize = 1000;
 

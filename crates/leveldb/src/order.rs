@@ -20,12 +20,12 @@ pub(crate) const BYTEWISE: &[u8] = b"leveldb.BytewiseComparator";
 
 /// The order that the options ask for: its name, and its function unless it is LevelDB's own order.
 #[derive(Clone)]
-pub(crate) struct Order {
+pub(crate) struct NamedOrder {
     pub(crate) name: Vec<u8>,
     pub(crate) comparator: Option<Comparator>,
 }
 
-impl Order {
+impl NamedOrder {
     /// Byte by byte.
     pub(crate) fn bytewise() -> Self {
         Self { name: BYTEWISE.to_vec(), comparator: None }

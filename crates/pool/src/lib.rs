@@ -73,13 +73,13 @@ pub use limits::{
 pub use mapped::domain::PersistenceDomain;
 pub use mapped::emulated::Emulated;
 pub use mapped::latency::{FlushCost, Latency};
-pub use medium::{Capabilities, Lsn, MediumOps, Observers, Range, ReadObserver, Site, StoreObserver};
+pub use medium::{ByteRange, Capabilities, Lsn, MediumOps, Observers, ReadObserver, Site, StoreObserver};
 pub use opening::Opening;
 pub use options::{AddressChoice, PoolOptions, Start};
 pub use pool::Pool;
 pub use region::Region;
 pub use stat::{CheckReport, Damage, MediumKind, OpenReport, PoolInfo, PoolStat};
-pub use storage::faulty::{Fault, FaultKind, Faulty, Operation};
+pub use storage::faulty::{Fault, FaultKind, Faulty, FaultyOperation};
 pub use storage::os::OsStorage;
 pub use storage::traits::{
     Device, FileMap, LockKind, OpenHow, PathKind, SECTOR_BYTES, Storage, StorageFile, here,

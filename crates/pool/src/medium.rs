@@ -14,7 +14,7 @@ pub type Lsn = u64;
 
 /// A part of a region.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Range {
+pub struct ByteRange {
     /// First byte, from the region's start.
     pub offset: u64,
     /// Bytes.
@@ -42,7 +42,7 @@ pub trait StoreObserver: Send + Sync {
 
     /// Stores to all `parts` have just become visible in one step, as those of a hardware transaction do: with
     /// persistent caches a crash keeps all of them or none.
-    fn stored_in_one_step(&self, parts: &[Range], site: Site) {
+    fn stored_in_one_step(&self, parts: &[ByteRange], site: Site) {
         for part in parts {
             self.stored(part.offset, part.len as usize, site);
         }
@@ -110,7 +110,7 @@ pub trait MediumOps: Send + Sync {
     ///
     /// # Safety
     /// The ranges must be valid for reads, and no thread may store to them during the call.
-    unsafe fn flush_unit(&self, _base: *const u8, _ranges: &[Range], _site: Site) -> Result<Lsn> {
+    unsafe fn flush_unit(&self, _base: *const u8, _ranges: &[ByteRange], _site: Site) -> Result<Lsn> {
         Err(crate::Error::Unsupported { what: "this medium logs no units".into() })
     }
 
@@ -165,7 +165,7 @@ pub trait MediumOps: Send + Sync {
     ///
     /// # Errors
     /// As `grow`.
-    fn provide(&self, range: Range) -> Result<()> {
+    fn provide(&self, range: ByteRange) -> Result<()> {
         self.grow(range.offset + range.len)
     }
 
@@ -179,7 +179,7 @@ pub trait MediumOps: Send + Sync {
     /// # Safety
     /// No thread stores to the part or flushes it before it has been provided again; threads that read it meanwhile
     /// can do with any bytes.
-    unsafe fn give_back(&self, _range: Range, _site: Site) -> Result<bool> {
+    unsafe fn give_back(&self, _range: ByteRange, _site: Site) -> Result<bool> {
         Ok(false)
     }
 
@@ -191,14 +191,14 @@ pub trait MediumOps: Send + Sync {
     ///
     /// # Safety
     /// As `give_back`.
-    unsafe fn release(&self, range: Range, site: Site) -> Result<bool> {
+    unsafe fn release(&self, range: ByteRange, site: Site) -> Result<bool> {
         // SAFETY: the caller's promise.
         unsafe { self.give_back(range, site) }
     }
 
     /// Parts of the usable region for which no space may be reserved, in any order: an owner that does not know what it
     /// released provides them before it uses them again.
-    fn without_space(&self) -> Vec<Range> {
+    fn without_space(&self) -> Vec<ByteRange> {
         Vec::new()
     }
 
@@ -209,7 +209,7 @@ pub trait MediumOps: Send + Sync {
 
     /// The parts of a range of the region that may not be zero, in order; all of it where that is not known. Right only
     /// while no thread stores. It reads none of the bytes: O(parts).
-    fn data_ranges(&self, range: Range) -> Vec<Range> {
+    fn data_ranges(&self, range: ByteRange) -> Vec<ByteRange> {
         vec![range]
     }
 
@@ -231,7 +231,7 @@ pub trait MediumOps: Send + Sync {
     ///
     /// # Safety
     /// No thread stores to the region or flushes meanwhile, and what was stored there and never flushed may be lost.
-    unsafe fn page_out(&self, _range: Range) -> Result<bool> {
+    unsafe fn page_out(&self, _range: ByteRange) -> Result<bool> {
         Ok(false)
     }
 

@@ -37,7 +37,7 @@ pub(crate) enum Made {
 }
 
 /// What there is at the path of a pool.
-pub(crate) enum Found {
+pub(crate) enum FoundPool {
     /// Neither directory nor file.
     Nothing,
     /// A directory without the file `pool`.
@@ -47,25 +47,25 @@ pub(crate) enum Found {
 }
 
 /// Looks at the path of a pool.
-pub(crate) fn look(storage: &dyn Storage, directory: &Path) -> Result<Found> {
+pub(crate) fn look(storage: &dyn Storage, directory: &Path) -> Result<FoundPool> {
     let foreign = |what: &str| Err(Error::Foreign { path: directory.to_owned(), what: what.into() });
     match kind_of(storage, directory)? {
-        PathKind::Missing => return Ok(Found::Nothing),
+        PathKind::Missing => return Ok(FoundPool::Nothing),
         PathKind::File => return foreign("it is a file; a pool is a directory"),
         PathKind::Folder => {}
     }
     match kind_of(storage, &directory.join("pool"))? {
-        PathKind::File => Ok(Found::Pool),
+        PathKind::File => Ok(FoundPool::Pool),
         PathKind::Folder => foreign("the name `pool` in it is a directory"),
         PathKind::Missing => {
             let names = names_in(storage, directory)?;
             // Its creator has made it since.
             if names.iter().any(|name| name == "pool") {
-                return Ok(Found::Pool);
+                return Ok(FoundPool::Pool);
             }
             match names.iter().find(|name| create::PARTS.contains(&name.as_str())) {
                 Some(name) => foreign(&format!("it holds a file `{name}`, but no file `pool`")),
-                None => Ok(Found::Directory),
+                None => Ok(FoundPool::Directory),
             }
         }
     }
@@ -73,7 +73,7 @@ pub(crate) fn look(storage: &dyn Storage, directory: &Path) -> Result<Found> {
 
 /// The superblock of the pool in `directory`.
 pub(crate) fn inspect(storage: &dyn Storage, directory: &Path) -> Result<PoolInfo> {
-    let Found::Pool = look(storage, directory)? else {
+    let FoundPool::Pool = look(storage, directory)? else {
         return Err(Error::NotFound { path: directory.to_owned() });
     };
     let file = PoolFile::open(storage, directory.join("pool"), OpenHow::Read, opening(true))?;
@@ -92,10 +92,10 @@ pub(crate) fn open_superblock(
     let storage = &*options.storage;
     let create = options.config.creates();
     let how = match (look(storage, directory)?, create) {
-        (Found::Pool, _) if options.config.read_only => OpenHow::Read,
-        (Found::Pool, _) => OpenHow::Write,
+        (FoundPool::Pool, _) if options.config.read_only => OpenHow::Read,
+        (FoundPool::Pool, _) => OpenHow::Write,
         (_, Create::Never) => return Err(Error::NotFound { path: directory.to_owned() }),
-        (Found::Nothing | Found::Directory, _) => OpenHow::Create,
+        (FoundPool::Nothing | FoundPool::Directory, _) => OpenHow::Create,
     };
     let tries = lock_tries(options.config.busy_wait);
     let taken = match options.unlocked {

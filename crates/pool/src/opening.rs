@@ -6,7 +6,7 @@ use crate::file::closed::ClosedPool;
 use crate::file::exit_hook::hook_exit;
 use crate::look::look as looks;
 use crate::look::look::Look;
-use crate::open_files::{Found, Made, OpenFiles, look, open_superblock};
+use crate::open_files::{FoundPool, Made, OpenFiles, look, open_superblock};
 use crate::options::PoolOptions;
 use crate::pool_files::{LockedPool, PoolFiles, hold, opening};
 use crate::stat::PoolInfo;
@@ -131,7 +131,7 @@ impl Opening {
 
 /// Makes the pool's directory where there is none and the options ask for that; true if it did.
 fn make_directory(directory: &Path, options: &PoolOptions) -> Result<bool> {
-    let Found::Nothing = look(&*options.storage, directory)? else { return Ok(false) };
+    let FoundPool::Nothing = look(&*options.storage, directory)? else { return Ok(false) };
     if options.config.creates() == Create::Never {
         return Err(Error::NotFound { path: directory.to_owned() });
     }
@@ -157,7 +157,7 @@ fn begin_held(directory: &Path, options: &PoolOptions, undo: &mut Undo) -> Resul
     let storage = &*options.storage;
     let is_look = options.config.read_only && !options.unlocked && !options.salvage;
     if is_look
-        && let Found::Pool = look(storage, directory)?
+        && let FoundPool::Pool = look(storage, directory)?
         && let Some(Look { sb, recovered }) = looks::look(directory, &options)?
     {
         return Ok(Begun::Whole(Box::new(Pool::read_only(directory, &sb, recovered, None))));

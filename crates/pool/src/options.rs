@@ -10,7 +10,7 @@ use crate::mapped::domain::PersistenceDomain;
 use crate::stat::MediumKind;
 use crate::storage::os::OsStorage;
 use crate::storage::traits::Storage;
-use crate::{Error, Range, Result};
+use crate::{ByteRange, Error, Result};
 use mangrove_sys::FlushInstruction;
 use std::path::Path;
 use std::sync::Arc;
@@ -49,7 +49,7 @@ pub enum Start {
 pub(crate) struct Unread {
     /// Bytes of the region's beginning that `part` gets.
     pub(crate) header_bytes: u64,
-    pub(crate) part: fn(&[u8]) -> Range,
+    pub(crate) part: fn(&[u8]) -> ByteRange,
 }
 
 /// How a pool is opened or created.
@@ -202,7 +202,7 @@ impl PoolOptions {
     /// The function gets the first `header_bytes` of the region (in whole pages, or what there is of them), which have
     /// been compared. By default there is no such part.
     #[must_use]
-    pub fn unread_when_closed(mut self, header_bytes: u64, part: fn(&[u8]) -> Range) -> Self {
+    pub fn unread_when_closed(mut self, header_bytes: u64, part: fn(&[u8]) -> ByteRange) -> Self {
         self.unread = Some(Unread { header_bytes, part });
         self
     }

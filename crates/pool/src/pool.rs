@@ -9,14 +9,14 @@ use crate::format::page_sums::PAGE_BYTES;
 use crate::format::superblock;
 use crate::format::superblock::Superblock;
 use crate::log::recent::UnusedRecent;
-use crate::mapped::medium::Mapped;
+use crate::mapped::medium::MappedRegion;
 use crate::mapped::open::{OpenMapped, open_mapped};
-use crate::open_files::{Found, Made, OpenFiles, inspect, look};
+use crate::open_files::{FoundPool, Made, OpenFiles, inspect, look};
 use crate::options::PoolOptions;
 use crate::pool_files::{
     DataFiles, LockedPool, PoolFile, PoolFiles, SuperblockFile, names_in, read_superblock_file,
 };
-use crate::read_only::ReadOnly;
+use crate::read_only::ReadOnlyRegion;
 use crate::stat::{MediumKind, OpenReport, PoolInfo, PoolStat};
 use crate::storage::os::OsStorage;
 use crate::storage::traits::{OpenHow, Storage};
@@ -31,8 +31,8 @@ enum Backing {
     File(Arc<FileMedium>),
     /// A new pool, which is filled without a log.
     Bulk(Arc<BulkMedium>),
-    Mapped(Arc<Mapped>),
-    ReadOnly(Arc<ReadOnly>),
+    Mapped(Arc<MappedRegion>),
+    ReadOnly(Arc<ReadOnlyRegion>),
 }
 
 /// An open pool.
@@ -157,7 +157,7 @@ impl Pool {
         let (info, report) = (sb.info(directory), recovered.report);
         let (memory, grown, damage) = recovered.into_reader();
         let usable = memory.len() as u64;
-        let medium = ReadOnly::new(memory, MediumKind::File, usable, grown);
+        let medium = ReadOnlyRegion::new(memory, MediumKind::File, usable, grown);
         if let Some(locked) = locked {
             medium.keep(locked);
         }
@@ -405,7 +405,7 @@ impl Pool {
         let (storage, directory) = (&OsStorage, path.as_ref());
         let is_pools = |name: &String| name == "pool" || create::PARTS.contains(&name.as_str());
         let unfinished = || -> Result<bool> {
-            let Found::Pool = look(storage, directory)? else { return Ok(false) };
+            let FoundPool::Pool = look(storage, directory)? else { return Ok(false) };
             let names = names_in(storage, directory)?;
             let file = PoolFile::open(storage, directory.join("pool"), OpenHow::Read, "open")?;
             let bytes = read_superblock_file(&file)?;

@@ -9,7 +9,7 @@ use crate::format::superblock;
 use crate::format::superblock::{COPY_BYTES, RecordedGroup, SavedSizes, Superblock, VERSION};
 use crate::stat::MediumKind;
 use crate::storage::traits::{FileMap, LockKind, OpenHow, PathKind, Storage, StorageFile, here};
-use crate::{Error, Lsn, Range, Result, Site};
+use crate::{ByteRange, Error, Lsn, Result, Site};
 use std::io;
 use std::io::ErrorKind;
 use std::os::fd::BorrowedFd;
@@ -165,7 +165,7 @@ impl PoolFile {
 
     /// The parts of `offset..end` that may not be zero, in order; at most [`DATA_RANGES_MAX`], of which the last may
     /// have holes in it.
-    pub(crate) fn data_ranges(&self, offset: u64, end: u64) -> Result<Vec<Range>> {
+    pub(crate) fn data_ranges(&self, offset: u64, end: u64) -> Result<Vec<ByteRange>> {
         let (mut ranges, mut at) = (Vec::new(), offset);
         while at < end
             && let Some(begin) = self.next_data(at)?.filter(|&begin| begin < end)
@@ -177,7 +177,7 @@ impl PoolFile {
                 self.file.next_hole(begin).map_err(|e| self.error("read", &e))?
             };
             at = hole.filter(|&hole| hole > begin).map_or(end, |hole| hole.min(end));
-            ranges.push(Range { offset: begin, len: at - begin });
+            ranges.push(ByteRange { offset: begin, len: at - begin });
         }
         Ok(ranges)
     }

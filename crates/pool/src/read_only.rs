@@ -7,7 +7,7 @@ use mangrove_sys::Reservation;
 use std::sync::Arc;
 
 /// Private memory. Recovery may change it; no change reaches a file.
-pub(crate) struct ReadOnly {
+pub(crate) struct ReadOnlyRegion {
     memory: Reservation,
     kind: MediumKind,
     /// Bytes that may be touched: a mapping may be longer than its file.
@@ -18,7 +18,7 @@ pub(crate) struct ReadOnly {
     locks: Mutex<Vec<Box<dyn Send + Sync>>>,
 }
 
-impl ReadOnly {
+impl ReadOnlyRegion {
     pub(crate) fn new(memory: Reservation, kind: MediumKind, usable: u64, grown: u64) -> Arc<Self> {
         Arc::new(Self { memory, kind, usable, grown, locks: Mutex::default() })
     }
@@ -48,7 +48,7 @@ impl ReadOnly {
     }
 }
 
-impl MediumOps for ReadOnly {
+impl MediumOps for ReadOnlyRegion {
     fn capabilities(&self) -> Capabilities {
         Capabilities { read_only: true, ..Capabilities::default() }
     }

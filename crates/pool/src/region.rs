@@ -5,7 +5,7 @@
 //! 2. The base address never changes while the region lives.
 
 use crate::medium::Observers;
-use crate::{Lsn, MediumOps, Range, Result};
+use crate::{ByteRange, Lsn, MediumOps, Result};
 use mangrove_sys::{Crc32c, Stored};
 use std::panic::Location;
 use std::ptr::NonNull;
@@ -235,7 +235,7 @@ impl Region {
     /// # Panics
     /// When a range lies beyond the region.
     #[track_caller]
-    pub fn flush_unit(&self, ranges: &[Range]) -> Result<Lsn> {
+    pub fn flush_unit(&self, ranges: &[ByteRange]) -> Result<Lsn> {
         for range in ranges {
             assert!(
                 range.offset <= self.len && range.len <= self.len - range.offset,
@@ -318,7 +318,7 @@ impl Region {
     ///
     /// # Errors
     /// `NoSpace` and `FileLimit`, without poisoning; see [`MediumOps::provide`].
-    pub fn provide(&self, range: Range) -> Result<()> {
+    pub fn provide(&self, range: ByteRange) -> Result<()> {
         self.medium.provide(range)
     }
 
@@ -330,7 +330,7 @@ impl Region {
     /// # Safety
     /// As there.
     #[track_caller]
-    pub unsafe fn give_back(&self, range: Range) -> Result<bool> {
+    pub unsafe fn give_back(&self, range: ByteRange) -> Result<bool> {
         assert!(range.offset <= self.len && range.len <= self.len - range.offset, "a part of the region");
         // SAFETY: the caller's promise.
         unsafe { self.medium.give_back(range, Location::caller()) }
@@ -345,7 +345,7 @@ impl Region {
     /// # Safety
     /// As there.
     #[track_caller]
-    pub unsafe fn release(&self, range: Range) -> Result<bool> {
+    pub unsafe fn release(&self, range: ByteRange) -> Result<bool> {
         assert!(range.offset <= self.len && range.len <= self.len - range.offset, "a part of the region");
         // SAFETY: the caller's promise.
         unsafe { self.medium.release(range, Location::caller()) }
@@ -353,7 +353,7 @@ impl Region {
 
     /// The parts of a range that may not be zero; see [`MediumOps::data_ranges`].
     #[must_use]
-    pub fn data_ranges(&self, range: Range) -> Vec<Range> {
+    pub fn data_ranges(&self, range: ByteRange) -> Vec<ByteRange> {
         self.medium.data_ranges(range)
     }
 
@@ -364,7 +364,7 @@ impl Region {
     ///
     /// # Safety
     /// As there.
-    pub unsafe fn page_out(&self, range: Range) -> Result<bool> {
+    pub unsafe fn page_out(&self, range: ByteRange) -> Result<bool> {
         assert!(range.offset <= self.len && range.len <= self.len - range.offset, "a part of the region");
         // SAFETY: the caller's promise.
         unsafe { self.medium.page_out(range) }
@@ -375,7 +375,7 @@ impl Region {
     /// step. Costs a comparison where no observer is set.
     #[inline]
     #[track_caller]
-    pub fn stored_in_one_step(&self, parts: &[Range]) {
+    pub fn stored_in_one_step(&self, parts: &[ByteRange]) {
         if let Some(observer) = &self.observers.stores {
             observer.stored_in_one_step(parts, Location::caller());
         }

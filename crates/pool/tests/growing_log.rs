@@ -1,8 +1,8 @@
 //! The log grows with use: how far, what it costs to be interrupted anywhere, and what older superblocks say.
 
 use mangrove_pool::{
-    Create, Durability, Error, Fault, FaultKind, Faulty, Medium, Operation, OsStorage, Pool, PoolOptions,
-    Range, crc32c,
+    ByteRange, Create, Durability, Error, Fault, FaultKind, Faulty, FaultyOperation, Medium, OsStorage, Pool,
+    PoolOptions, crc32c,
 };
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::FileExt;
@@ -237,7 +237,7 @@ fn an_atomic_group_that_is_too_long_lets_the_log_grow() {
     let pool = open(&path);
     let region = pool.region();
     region.write(0, &[7; 2 << 20]);
-    let lsn = region.flush_unit(&[Range { offset: 0, len: 2 << 20 }]).unwrap();
+    let lsn = region.flush_unit(&[ByteRange { offset: 0, len: 2 << 20 }]).unwrap();
     region.wait(lsn).unwrap();
     assert_eq!(pool.stat().log_bytes, 8 << 20);
     let is_spill = |entry: std::fs::DirEntry| entry.file_name().to_string_lossy().starts_with("unit-");
@@ -256,7 +256,7 @@ fn a_full_medium_leaves_the_log_as_it_is_and_growth_is_tried_again() {
     pool.region().grow(REGION_BYTES).unwrap();
     let fault = |file: &str| Fault {
         file: Some(file.into()),
-        operations: vec![Operation::Allocate],
+        operations: vec![FaultyOperation::Allocate],
         nth: 0,
         kind: FaultKind::ErrnoForEver(libc::ENOSPC),
     };

@@ -2,7 +2,7 @@
 //! is renamed, and when its path comes to mean another one. Each test runs itself again as a child process, because
 //! the working directory belongs to a whole process.
 
-use mangrove_pool::{Create, Error, Medium, Pool, PoolOptions, Range};
+use mangrove_pool::{ByteRange, Create, Error, Medium, Pool, PoolOptions};
 use mangrove_testkit::sandbox::may_chroot;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -29,7 +29,7 @@ fn options() -> PoolOptions {
 /// Makes `value` durable in the whole region, by one atomic group that is longer than half the log.
 fn fill(pool: &Pool, value: u8) -> Result<(), Error> {
     pool.region().write(0, &[value; LONG as usize]);
-    pool.region().flush_unit(&[Range { offset: 0, len: LONG }])?;
+    pool.region().flush_unit(&[ByteRange { offset: 0, len: LONG }])?;
     pool.region().drain()
 }
 

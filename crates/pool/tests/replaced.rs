@@ -2,7 +2,7 @@
 //! the name. The lock on the old file does not exclude a process that locks the new one.
 
 use mangrove_pool::{
-    Create, Error, Fault, FaultKind, Faulty, Latency, Medium, Operation, OsStorage, Pool, PoolOptions,
+    Create, Error, Fault, FaultKind, Faulty, FaultyOperation, Latency, Medium, OsStorage, Pool, PoolOptions,
 };
 use mangrove_sys::file::try_lock;
 use std::path::Path;
@@ -122,7 +122,7 @@ fn where_the_directory_cannot_be_locked_the_file_is() {
     let path = folder.path().join("p");
     options(Medium::File).open(&path).unwrap().close().unwrap();
     let storage = Faulty::new(Arc::new(OsStorage));
-    let (operations, kind) = (vec![Operation::Open], FaultKind::Errno(13));
+    let (operations, kind) = (vec![FaultyOperation::Open], FaultKind::Errno(13));
     storage.plant(Fault { file: Some("p".into()), operations, nth: 0, kind });
     let pool = options(Medium::File).storage(Arc::new(storage.clone())).open(&path).unwrap();
     assert!(storage.struck());

@@ -35,7 +35,7 @@ const OWN: [&str; 7] =
 
 /// When a reply leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Durability {
+pub(crate) enum ReplyDurability {
     /// When its write is durable.
     Sync,
     /// At once; the write is durable about so many milliseconds later.
@@ -45,7 +45,7 @@ pub(crate) enum Durability {
 /// One start of the server.
 #[derive(Debug)]
 pub(crate) struct Request {
-    pub(crate) durability: Durability,
+    pub(crate) durability: ReplyDurability,
     /// As the server's glue reads it; none: that of the state.
     pub(crate) medium: Option<String>,
     pub(crate) log_bytes: Option<u64>,
@@ -66,7 +66,7 @@ impl Request {
     /// Takes the command line apart and reads the configuration files.
     pub(crate) fn parse(given: &[String]) -> Result<Self> {
         let mut request = Self {
-            durability: Durability::Sync,
+            durability: ReplyDurability::Sync,
             medium: None,
             log_bytes: None,
             builds: None,
@@ -289,12 +289,12 @@ fn bytes(text: &str) -> Option<u64> {
     number.parse::<u64>().ok()?.checked_mul(unit)
 }
 
-fn durability(text: &str) -> Result<Durability> {
+fn durability(text: &str) -> Result<ReplyDurability> {
     if text == "sync" {
-        return Ok(Durability::Sync);
+        return Ok(ReplyDurability::Sync);
     }
     match text.strip_prefix("interval=").and_then(|ms| ms.parse().ok()) {
-        Some(ms @ 1..=60_000) => Ok(Durability::Interval(ms)),
+        Some(ms @ 1..=60_000) => Ok(ReplyDurability::Interval(ms)),
         _ => usage(format!("--durability {text}: this is neither sync nor interval=MS, MS being 1 to 60000")),
     }
 }
@@ -320,7 +320,7 @@ mod tests {
     #[test]
     fn options_of_ours_are_taken_out_and_the_rest_is_valkeys() {
         let request = parse(&["--port", "7000", "--durability", "interval=20", "--dir", "d"]).unwrap();
-        assert_eq!(request.durability, Durability::Interval(20));
+        assert_eq!(request.durability, ReplyDurability::Interval(20));
         assert_eq!(request.last("port"), Some("7000"));
         let dir = std::env::current_dir().unwrap().join("d");
         assert_eq!(request.arguments, ["--save", "", "--port", "7000", "--dir", dir.to_str().unwrap()]);

@@ -1,7 +1,7 @@
 //! Starting the server: this process becomes it.
 
 use crate::builds::{Build, Builds};
-use crate::request::{Durability, Request};
+use crate::request::{ReplyDurability, Request};
 use crate::{address, daemon, metrics, state};
 use anyhow::{Context, Result, bail};
 use rustix::fs::{Access, access};
@@ -10,21 +10,21 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// A build and the state that it opens.
-pub(crate) struct Choice {
+pub(crate) struct StartChoice {
     pub(crate) build: Build,
     pub(crate) state: PathBuf,
     pub(crate) exists: bool,
 }
 
 /// The build that the directory's state needs; the newest one where there is no state yet.
-pub(crate) fn choose(builds: &Builds, dir: &Path) -> Result<Choice> {
+pub(crate) fn choose(builds: &Builds, dir: &Path) -> Result<StartChoice> {
     let current = builds.current()?;
     let Some(found) = state::find(dir, &current.id)? else {
         let state = state::place(dir, &current.id);
-        return Ok(Choice { build: current, state, exists: false });
+        return Ok(StartChoice { build: current, state, exists: false });
     };
     if found.build == current.id {
-        return Ok(Choice { build: current, state: found.path, exists: true });
+        return Ok(StartChoice { build: current, state: found.path, exists: true });
     }
     match builds.get(&found.build) {
         Some(build) => {
@@ -35,7 +35,7 @@ pub(crate) fn choose(builds: &Builds, dir: &Path) -> Result<Choice> {
                 build.id,
                 current.id
             );
-            Ok(Choice { build, state: found.path, exists: true })
+            Ok(StartChoice { build, state: found.path, exists: true })
         }
         None => bail!(
             "the state in {} needs the build {} of the server, which is not in {}; the newest there is {}",
@@ -48,7 +48,7 @@ pub(crate) fn choose(builds: &Builds, dir: &Path) -> Result<Choice> {
 }
 
 /// The server as a command, its environment set.
-pub(crate) fn command(request: &Request, choice: &Choice) -> Command {
+pub(crate) fn command(request: &Request, choice: &StartChoice) -> Command {
     let mut command = Command::new(choice.build.server());
     command.args(&request.arguments).env("MANGROVE_REDIS_STATE", &choice.state);
     if let Some(medium) = &request.medium {
@@ -60,7 +60,7 @@ pub(crate) fn command(request: &Request, choice: &Choice) -> Command {
     if let Some(ms) = request.slow_batch_ms {
         command.env("MANGROVE_REDIS_SLOW_MS", ms.to_string());
     }
-    if let Durability::Interval(ms) = request.durability {
+    if let ReplyDurability::Interval(ms) = request.durability {
         command.env("MANGROVE_REDIS_INTERVAL_MS", ms.to_string());
     }
     command

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 const PREFIX: &str = "state.";
 
 /// What a directory holds.
-pub(crate) struct State {
+pub(crate) struct DirectoryState {
     /// Of the build that made it.
     pub(crate) build: String,
     pub(crate) path: PathBuf,
@@ -20,7 +20,7 @@ pub(crate) fn place(dir: &Path, build: &str) -> PathBuf {
 
 /// The state in the directory, if there is one. After an update that was cut off both states are there, and the same:
 /// `preferred` is the build whose one counts.
-pub(crate) fn find(dir: &Path, preferred: &str) -> Result<Option<State>> {
+pub(crate) fn find(dir: &Path, preferred: &str) -> Result<Option<DirectoryState>> {
     let mut found = Vec::new();
     let entries =
         std::fs::read_dir(dir).with_context(|| format!("cannot read the directory {}", dir.display()))?;
@@ -29,7 +29,7 @@ pub(crate) fn find(dir: &Path, preferred: &str) -> Result<Option<State>> {
         let name = entry.file_name();
         let Some(build) = name.to_str().and_then(|name| name.strip_prefix(PREFIX)) else { continue };
         if build.len() == 16 && build.bytes().all(|b| b.is_ascii_hexdigit()) {
-            found.push(State { build: build.to_owned(), path: entry.path() });
+            found.push(DirectoryState { build: build.to_owned(), path: entry.path() });
         }
     }
     if let Some(at) = found.iter().position(|state| state.build == preferred) {

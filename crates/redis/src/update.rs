@@ -4,7 +4,7 @@
 use crate::beneath::beneath;
 use crate::builds::Builds;
 use crate::request::{Request, Usage};
-use crate::start::{Choice, choose, command};
+use crate::start::{StartChoice, choose, command};
 use crate::state;
 use anyhow::{Context, Result, bail};
 use rustix::process::{Pid, Signal, kill_process};
@@ -40,7 +40,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
 
     let state = state::place(&dir, &newest.id);
     let (old_build, old_state) = (old.build.id.clone(), old.state.clone());
-    let new = Choice { build: newest, state: unfinished.clone(), exists: false };
+    let new = StartChoice { build: newest, state: unfinished.clone(), exists: false };
     let copied = copy(&request, &dir, &old, &new);
     let _ = std::fs::remove_file(&dump);
     let _ = std::fs::remove_file(dir.join(SOCKET));
@@ -62,7 +62,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
 }
 
 /// Brings the keys of the old state into the new one by a dump file.
-fn copy(request: &Request, dir: &Path, old: &Choice, new: &Choice) -> Result<()> {
+fn copy(request: &Request, dir: &Path, old: &StartChoice, new: &StartChoice) -> Result<()> {
     let dump = dir.join(DUMP);
     println!("the old build writes {}", dump.display());
     let server = Server::start(request, old, dir)?;
@@ -162,7 +162,7 @@ struct Server {
 }
 
 impl Server {
-    fn start(request: &Request, choice: &Choice, dir: &Path) -> Result<Self> {
+    fn start(request: &Request, choice: &StartChoice, dir: &Path) -> Result<Self> {
         let socket = dir.join(SOCKET);
         let _ = std::fs::remove_file(&socket);
         let mut server = command(request, choice);

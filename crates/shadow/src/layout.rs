@@ -14,7 +14,7 @@
 
 use crate::order::Generation;
 use crate::{Error, Result};
-use mangrove_pool::{Range, Region, crc32c};
+use mangrove_pool::{ByteRange, Region, crc32c};
 use std::sync::atomic::Ordering;
 
 /// "MGshadow" read as a little-endian number.
@@ -208,11 +208,11 @@ impl ShadowLayout {
 
     /// Where the rings lie, as the first bytes of the region say: nothing there counts in a shadow that was closed.
     /// Nowhere if they are no header.
-    pub(crate) fn rings(header: &[u8]) -> Range {
+    pub(crate) fn rings(header: &[u8]) -> ByteRange {
         let words = header.as_chunks::<8>().0;
         let word = |at: u64| words.get(at as usize / 8).map_or(0, |word| u64::from_le_bytes(*word));
         let layout = Self::decode(word).filter(|layout| word(AT_MAGIC) == MAGIC && layout.is_sane());
-        layout.map_or_else(Range::default, |layout| Range {
+        layout.map_or_else(ByteRange::default, |layout| ByteRange {
             offset: AT_RINGS,
             len: layout.image_start() - AT_RINGS,
         })
@@ -379,12 +379,12 @@ pub(crate) fn crcs_of_words(crcs: [u32; 2], words: &[[u64; 2]]) -> [u32; 2] {
 
 /// The head of an atomic group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Unit {
+pub(crate) enum GroupHead {
     Records(CommitRecord),
     Words(WordsCommit),
 }
 
-impl Unit {
+impl GroupHead {
     /// The head in these words, which stand at `position`.
     #[inline]
     pub(crate) fn decode(words: [u64; 4], position: u64, align: u64) -> Option<Self> {
@@ -479,21 +479,25 @@ mod tests {
     #[test]
     fn heads_return_and_know_their_place() {
         let commit = CommitRecord { bytes: 64, seq: 7, position: 4096, records: 2, crc: 0x1234_5678 };
-        let unit = Unit::decode(commit.words(), 4096, UNIT_ALIGN);
-        assert_eq!(unit, Some(Unit::Records(commit)));
-        assert_eq!(Unit::decode(commit.words(), 8192, UNIT_ALIGN), None, "of another lap");
+        let unit = GroupHead::decode(commit.words(), 4096, UNIT_ALIGN);
+        assert_eq!(unit, Some(GroupHead::Records(commit)));
+        assert_eq!(GroupHead::decode(commit.words(), 8192, UNIT_ALIGN), None, "of another lap");
         assert_ne!(commit.crc_of_head(1), commit.crc_of_head(2));
         let words = WordsCommit { count: 2, seq: 7, follows_deferred: false, crcs: [1, 0xffff_ffff] };
         let [first, second, third] = words.words();
-        let unit = Unit::decode([first, second, third, 0], 4096, UNIT_ALIGN);
-        assert_eq!(unit, Some(Unit::Words(words)));
+        let unit = GroupHead::decode([first, second, third, 0], 4096, UNIT_ALIGN);
+        assert_eq!(unit, Some(GroupHead::Words(words)));
         assert_eq!((unit.unwrap().bytes(), WordsCommit::bytes(3)), (64, 128));
-        assert_eq!(Unit::decode([first, second, third, 0], 4096, UNIT_ALIGN_OLD), None, "version 1 has none");
+        assert_eq!(
+            GroupHead::decode([first, second, third, 0], 4096, UNIT_ALIGN_OLD),
+            None,
+            "version 1 has none"
+        );
         assert_ne!(words.seeds(1, 4096), words.seeds(1, 8192), "of another lap");
         let follows = WordsCommit { follows_deferred: true, ..words };
         let [first, second, third] = follows.words();
-        let unit = Unit::decode([first, second, third, 0], 4096, UNIT_ALIGN).unwrap();
-        assert_eq!((unit, unit.bytes(), unit.follows_deferred()), (Unit::Words(follows), 64, true));
+        let unit = GroupHead::decode([first, second, third, 0], 4096, UNIT_ALIGN).unwrap();
+        assert_eq!((unit, unit.bytes(), unit.follows_deferred()), (GroupHead::Words(follows), 64, true));
         assert_ne!(words.seeds(1, 4096), follows.seeds(1, 4096), "the checksums cover it");
     }
 

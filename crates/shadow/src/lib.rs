@@ -63,5 +63,5 @@ pub use options::{CAPACITY_BYTES_DEFAULT, CAPACITY_BYTES_MAX, LOG_COUNT_MAX, Opt
 pub use order::Order;
 pub use recovery::threads::REPLAYER_COUNT_MAX;
 pub use shadow::Shadow;
-pub use stat::{LastOpening, Report, Stat};
+pub use stat::{LastOpening, RecoveryReport, Stat};
 pub use ticket::Ticket;

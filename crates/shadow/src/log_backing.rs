@@ -3,7 +3,7 @@
 use crate::Result;
 use crate::copy::page_set::FreeSpace;
 use crate::layout::PAGE_BYTES;
-use mangrove_pool::{Range, Region};
+use mangrove_pool::{ByteRange, Region};
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -12,7 +12,7 @@ pub(crate) struct LogBacking {
     pub(crate) region: Region,
     /// Usable bytes.
     len: AtomicU64,
-    scratch: Mutex<Vec<Range>>,
+    scratch: Mutex<Vec<ByteRange>>,
     units: AtomicU64,
     pub(crate) free_space: FreeSpace,
 }
@@ -39,7 +39,7 @@ impl LogBacking {
     }
 
     /// As `append`, for ranges that are not a slice yet.
-    pub(crate) fn commit(&self, ranges: impl Iterator<Item = Range>) -> Result<u64> {
+    pub(crate) fn commit(&self, ranges: impl Iterator<Item = ByteRange>) -> Result<u64> {
         let mut scratch = self.scratch.lock();
         scratch.clear();
         scratch.extend(ranges);
@@ -60,7 +60,7 @@ impl LogBacking {
     }
 
     /// Appends the present bytes of `ranges` to the log as one atomic group; returns its number.
-    pub(crate) fn append(&self, ranges: &[Range]) -> Result<u64> {
+    pub(crate) fn append(&self, ranges: &[ByteRange]) -> Result<u64> {
         let seq = self.region.flush_unit(ranges)?;
         // Relaxed: a counter.
         self.units.fetch_add(1, Ordering::Relaxed);

@@ -14,7 +14,7 @@ use crate::order::Order;
 use crate::recovery::recover::RecoveredLogs;
 use crate::replay::crew::Crew;
 use crate::replay::handover::Handover;
-use crate::replay::replay::{Aim, Replayer, Step};
+use crate::replay::replay::{Aim, ReplayStep, Replayer};
 use crate::sync::pause;
 use crate::{Error, Result, Stat};
 use mangrove_pool::Region;
@@ -35,7 +35,7 @@ const FEW: u64 = 256;
 /// What a log's writer has written, for `Stat`. Only the owner of the writer changes it.
 #[derive(Default)]
 #[repr(align(128))]
-pub(crate) struct Written {
+pub(crate) struct LogWritten {
     pub(crate) units: AtomicU64,
     pub(crate) bytes: AtomicU64,
 }
@@ -48,7 +48,7 @@ pub(crate) struct Rings {
     pub(crate) homes: Homes,
     pub(crate) handover: Handover,
     pub(crate) writers: Leases<Box<LogWriter>>,
-    pub(crate) written: Box<[Written]>,
+    pub(crate) written: Box<[LogWritten]>,
     pub(crate) spill_area: SpillArea,
     pub(crate) replayer: Mutex<Replayer>,
     /// The threads that apply.
@@ -93,7 +93,7 @@ impl Rings {
         Self {
             handover: Handover::new(start.seq + 1, &start.positions),
             writers: Leases::new(start.positions.iter().enumerate().map(writer)),
-            written: start.positions.iter().map(|_| Written::default()).collect(),
+            written: start.positions.iter().map(|_| LogWritten::default()).collect(),
             replayer: Mutex::new(replayer),
             stamps: options.is_stamped().then(|| Stamps::new(options.order, start.seq)),
             spill_area: SpillArea::default(),
@@ -180,12 +180,12 @@ impl Rings {
     }
 
     /// Runs one step of the replayer.
-    pub(crate) fn replay_step(&self, aim: Aim) -> Step {
+    pub(crate) fn replay_step(&self, aim: Aim) -> ReplayStep {
         self.ask_watermark();
         // An error has poisoned the medium: the log stays open, and nothing in it is applied.
         let _ = self.complete_deferred(u64::MAX - 1);
         let step = self.replayer.lock().step(&self.region, &self.layout, &self.handover, aim);
-        if step == Step::Share {
+        if step == ReplayStep::Share {
             self.handover.space.notify_all();
         }
         step
@@ -194,7 +194,8 @@ impl Rings {
     /// Applies a share of what was published or, where all of it is applied, makes it durable in the durable copy and
     /// frees the logs; false when there was nothing to do.
     pub(crate) fn replay_once(&self) -> bool {
-        self.replay_step(Aim::Space) != Step::Nothing || self.replay_step(Aim::Empty) != Step::Nothing
+        self.replay_step(Aim::Space) != ReplayStep::Nothing
+            || self.replay_step(Aim::Empty) != ReplayStep::Nothing
     }
 
     /// Whether the replayer has nothing to do until something is published. With time stamps the watermark may also
@@ -263,7 +264,7 @@ impl Rings {
             }
             let requested = self.handover.begin_round();
             let mut step = self.replay_step(Aim::Space);
-            while step == Step::Share && !stopped() {
+            while step == ReplayStep::Share && !stopped() {
                 step = self.replay_step(Aim::Space);
             }
             let published = self.handover.published_bytes();

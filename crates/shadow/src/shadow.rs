@@ -16,8 +16,8 @@ use crate::recovery::recover::{Recovery, last_opening, recover};
 use crate::recovery::scan::LogEnds;
 use crate::ring::Rings;
 use crate::ticket::Ticket;
-use crate::{Error, Options, Report, Result, Stat};
-use mangrove_pool::{CheckReport, MediumKind, Pool, Range, Region, Start};
+use crate::{Error, Options, RecoveryReport, Result, Stat};
+use mangrove_pool::{ByteRange, CheckReport, MediumKind, Pool, Region, Start};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use std::thread::JoinHandle;
 use std::time::Instant;
 
 /// What keeps the working copy durable.
-pub(crate) enum Backing {
+pub(crate) enum ShadowBacking {
     /// The medium itself is log and replayer, and its region is the working copy.
     Log(Arc<LogBacking>),
     /// Rings and durable copy in a region that is the medium.
@@ -39,11 +39,11 @@ pub(crate) enum Backing {
 /// Dropping it without [`Shadow::close`] is an orderly crash: nothing more is written, and the next opening
 /// recovers what was durable.
 pub struct Shadow {
-    pub(crate) backing: Backing,
+    pub(crate) backing: ShadowBacking,
     base: *mut u8,
     logs: usize,
     replayer: Option<JoinHandle<()>>,
-    report: Report,
+    report: RecoveryReport,
     /// Where the shadow lies, and the most memory that this process may have for it to grow.
     memory_max: Option<(PathBuf, u64)>,
     /// Dropped last: it ends all use of the region.
@@ -102,14 +102,14 @@ impl Shadow {
         let ends = if found.was_clean || found.created { LogEnds::Empty } else { LogEnds::Prove };
         let homes = Homes::of_machine(pool);
         let mut shadow = Self::build(pool.region().clone(), options, image, ends, pool.info().made, homes)?;
-        if let Backing::Rings(_) = &shadow.backing {
+        if let ShadowBacking::Rings(_) = &shadow.backing {
             // Durable-order: the header, this mark, any commit. With the mark a blank header is damage.
             pool.region().fence();
             pool.set_made()?;
         }
         shadow.report.created = found.created;
         shadow.report.was_clean = found.was_clean;
-        if let Backing::Log(_) = &shadow.backing {
+        if let ShadowBacking::Log(_) = &shadow.backing {
             shadow.report.units = found.groups;
             shadow.report.image_bytes = found.image_bytes;
         }
@@ -129,7 +129,7 @@ impl Shadow {
     /// The shadow in a pool that was opened read-only, with the logs applied to private memory.
     fn read_only(pool: Pool, begun: Instant) -> Result<Self> {
         let found = *pool.open_report();
-        let mut report = Report { was_clean: found.was_clean, ..Report::default() };
+        let mut report = RecoveryReport { was_clean: found.was_clean, ..RecoveryReport::default() };
         let backing = if pool.info().medium == MediumKind::File {
             report.units = found.groups;
             report.image_bytes = found.image_bytes;
@@ -139,7 +139,7 @@ impl Shadow {
         };
         let base = backing.base();
         report.nanoseconds = begun.elapsed().as_nanos() as u64;
-        let mut shadow = Self::new(Backing::ReadOnly(backing), base, 0, report);
+        let mut shadow = Self::new(ShadowBacking::ReadOnly(backing), base, 0, report);
         shadow.pool = Some(pool);
         Ok(shadow)
     }
@@ -176,10 +176,10 @@ impl Shadow {
             let base = region.base();
             let backing = LogBacking::new(region);
             return Ok(Self::new(
-                Backing::Log(Arc::new(backing)),
+                ShadowBacking::Log(Arc::new(backing)),
                 base,
                 options.log_count,
-                Report::default(),
+                RecoveryReport::default(),
             ));
         }
         // No other thread uses the region yet, and its content stays.
@@ -201,11 +201,17 @@ impl Shadow {
             None => working.load(&region, layout.image_start(), start.len),
         }
         let Recovery { units, bytes, dropped } = recovery;
-        let report =
-            Report { units, unit_bytes: bytes, dropped, image_bytes: start.len, last, ..Report::default() };
+        let report = RecoveryReport {
+            units,
+            unit_bytes: bytes,
+            dropped,
+            image_bytes: start.len,
+            last,
+            ..RecoveryReport::default()
+        };
         let log_count = layout.log_count as usize;
         let rings = Arc::new(Rings::new(region, layout, working, &start, options, homes));
-        let mut shadow = Self::new(Backing::Rings(Arc::clone(&rings)), base, log_count, report);
+        let mut shadow = Self::new(ShadowBacking::Rings(Arc::clone(&rings)), base, log_count, report);
         if options.background {
             let thread = std::thread::Builder::new().name("mangrove-replay".into());
             let thread = mangrove_sys::without_signals(|| thread.spawn(move || rings.replay_loop()));
@@ -216,7 +222,7 @@ impl Shadow {
         Ok(shadow)
     }
 
-    fn new(backing: Backing, base: *mut u8, logs: usize, report: Report) -> Self {
+    fn new(backing: ShadowBacking, base: *mut u8, logs: usize, report: RecoveryReport) -> Self {
         Self { backing, base, logs, replayer: None, report, memory_max: None, pool: None }
     }
 
@@ -232,9 +238,9 @@ impl Shadow {
     #[must_use]
     pub fn len(&self) -> u64 {
         match &self.backing {
-            Backing::Log(log) => log.len(),
-            Backing::Rings(rings) => rings.len(),
-            Backing::ReadOnly(copy) => copy.len(),
+            ShadowBacking::Log(log) => log.len(),
+            ShadowBacking::Rings(rings) => rings.len(),
+            ShadowBacking::ReadOnly(copy) => copy.len(),
         }
     }
 
@@ -248,17 +254,17 @@ impl Shadow {
     #[must_use]
     pub fn capacity(&self) -> u64 {
         match &self.backing {
-            Backing::Log(log) => log.region.len(),
-            Backing::Rings(rings) => rings.working.len(),
-            Backing::ReadOnly(copy) => copy.capacity(),
+            ShadowBacking::Log(log) => log.region.len(),
+            ShadowBacking::Rings(rings) => rings.working.len(),
+            ShadowBacking::ReadOnly(copy) => copy.capacity(),
         }
     }
 
     /// Bytes of each log in the region; none where the pool below has the log.
     pub(crate) fn ring_bytes(&self) -> Option<u64> {
         match &self.backing {
-            Backing::Rings(rings) => Some(rings.layout.ring_bytes),
-            Backing::Log(_) | Backing::ReadOnly(_) => None,
+            ShadowBacking::Rings(rings) => Some(rings.layout.ring_bytes),
+            ShadowBacking::Log(_) | ShadowBacking::ReadOnly(_) => None,
         }
     }
 
@@ -266,8 +272,8 @@ impl Shadow {
     #[must_use]
     pub fn log_bytes_max(&self) -> u64 {
         match &self.backing {
-            Backing::Rings(_) => self.stat().log_bytes,
-            Backing::Log(_) | Backing::ReadOnly(_) => {
+            ShadowBacking::Rings(_) => self.stat().log_bytes,
+            ShadowBacking::Log(_) | ShadowBacking::ReadOnly(_) => {
                 self.pool.as_ref().map_or(0, |pool| pool.info().log_bytes_max)
             }
         }
@@ -284,9 +290,9 @@ impl Shadow {
             mangrove_pool::fits_memory(path, Some(*most), bytes.saturating_sub(self.len()), 0)?;
         }
         match &self.backing {
-            Backing::Log(log) => log.grow(bytes),
-            Backing::Rings(rings) => rings.grow(bytes),
-            Backing::ReadOnly(copy) => copy.grow(bytes),
+            ShadowBacking::Log(log) => log.grow(bytes),
+            ShadowBacking::Rings(rings) => rings.grow(bytes),
+            ShadowBacking::ReadOnly(copy) => copy.grow(bytes),
         }
     }
 
@@ -305,9 +311,9 @@ impl Shadow {
     pub fn commit(&self, log: usize, ranges: &[(usize, usize)]) -> Result<Ticket> {
         assert!(log < self.logs || self.is_read_only(), "log {log} of {}", self.logs);
         let ticket = match &self.backing {
-            Backing::Log(backing) => backing.commit(self.offsets(ranges))?,
-            Backing::Rings(rings) => rings.commit(log, self.offsets(ranges))?,
-            Backing::ReadOnly(copy) => return Err(copy.refusal()),
+            ShadowBacking::Log(backing) => backing.commit(self.offsets(ranges))?,
+            ShadowBacking::Rings(rings) => rings.commit(log, self.offsets(ranges))?,
+            ShadowBacking::ReadOnly(copy) => return Err(copy.refusal()),
         };
         Ok(Ticket(ticket))
     }
@@ -317,9 +323,9 @@ impl Shadow {
     #[must_use]
     pub fn lease(&self) -> LogLease {
         match &self.backing {
-            Backing::Log(log) => LogLease::of_log(Arc::clone(log), self.base),
-            Backing::Rings(rings) => LogLease::of_rings(Arc::clone(rings), rings.take_writer()),
-            Backing::ReadOnly(_) => panic!("a shadow opened read-only has no log to lease"),
+            ShadowBacking::Log(log) => LogLease::of_log(Arc::clone(log), self.base),
+            ShadowBacking::Rings(rings) => LogLease::of_rings(Arc::clone(rings), rings.take_writer()),
+            ShadowBacking::ReadOnly(_) => panic!("a shadow opened read-only has no log to lease"),
         }
     }
 
@@ -327,25 +333,25 @@ impl Shadow {
     #[must_use]
     pub fn try_lease(&self) -> Option<LogLease> {
         match &self.backing {
-            Backing::Log(_) => Some(self.lease()),
-            Backing::Rings(rings) => {
+            ShadowBacking::Log(_) => Some(self.lease()),
+            ShadowBacking::Rings(rings) => {
                 let writer = rings.writers.try_take(rings.homes.near_rings());
                 writer.map(|writer| LogLease::of_rings(Arc::clone(rings), writer))
             }
-            Backing::ReadOnly(_) => None,
+            ShadowBacking::ReadOnly(_) => None,
         }
     }
 
     #[inline]
-    fn to_offset(&self, (address, count): (usize, usize)) -> Range {
+    fn to_offset(&self, (address, count): (usize, usize)) -> ByteRange {
         let (offset, len) = (address.wrapping_sub(self.base as usize) as u64, self.len());
         assert!(offset <= len && count as u64 <= len - offset, "a range outside the working copy");
-        Range { offset, len: count as u64 }
+        ByteRange { offset, len: count as u64 }
     }
 
     /// The ranges that are not empty, by their offsets in the region.
     #[inline]
-    fn offsets(&self, ranges: &[(usize, usize)]) -> impl Iterator<Item = Range> + Clone {
+    fn offsets(&self, ranges: &[(usize, usize)]) -> impl Iterator<Item = ByteRange> + Clone {
         ranges.iter().filter(|range| range.1 > 0).map(|&range| self.to_offset(range))
     }
 
@@ -357,9 +363,9 @@ impl Shadow {
     /// `Poisoned`, or the first error: nothing may be acknowledged.
     pub fn wait(&self, ticket: Ticket) -> Result<()> {
         match &self.backing {
-            Backing::Log(log) => log.region.wait(ticket.0),
-            Backing::Rings(rings) => rings.wait(ticket.0),
-            Backing::ReadOnly(_) => Ok(()),
+            ShadowBacking::Log(log) => log.region.wait(ticket.0),
+            ShadowBacking::Rings(rings) => rings.wait(ticket.0),
+            ShadowBacking::ReadOnly(_) => Ok(()),
         }
     }
 
@@ -369,9 +375,9 @@ impl Shadow {
     /// As `wait`.
     pub fn sync(&self) -> Result<()> {
         match &self.backing {
-            Backing::Log(log) => log.region.sync(),
-            Backing::Rings(rings) => rings.wait(rings.begun()),
-            Backing::ReadOnly(_) => Ok(()),
+            ShadowBacking::Log(log) => log.region.sync(),
+            ShadowBacking::Rings(rings) => rings.wait(rings.begun()),
+            ShadowBacking::ReadOnly(_) => Ok(()),
         }
     }
 
@@ -386,8 +392,8 @@ impl Shadow {
     /// Without [`Order::Marker`](crate::Order::Marker).
     pub fn mark(&self, number: u64) -> Result<()> {
         match &self.backing {
-            Backing::Log(_) | Backing::ReadOnly(_) => panic!("a marker is for Order::Marker"),
-            Backing::Rings(rings) => rings.mark(number),
+            ShadowBacking::Log(_) | ShadowBacking::ReadOnly(_) => panic!("a marker is for Order::Marker"),
+            ShadowBacking::Rings(rings) => rings.mark(number),
         }
     }
 
@@ -401,8 +407,10 @@ impl Shadow {
     /// Without [`Options::stamped`] and `Order::Gaps`; at the second call.
     pub fn set_watermark(&self, complete: impl Fn() -> u64 + Send + Sync + 'static) {
         match &self.backing {
-            Backing::Log(_) | Backing::ReadOnly(_) => panic!("a watermark is for time stamps with gaps"),
-            Backing::Rings(rings) => rings.set_watermark(Box::new(complete)),
+            ShadowBacking::Log(_) | ShadowBacking::ReadOnly(_) => {
+                panic!("a watermark is for time stamps with gaps")
+            }
+            ShadowBacking::Rings(rings) => rings.set_watermark(Box::new(complete)),
         }
     }
 
@@ -412,9 +420,9 @@ impl Shadow {
     /// As `wait`.
     pub fn sync_to(&self, ticket: Ticket) -> Result<()> {
         match &self.backing {
-            Backing::Log(log) => log.region.sync_to(ticket.0),
-            Backing::Rings(rings) => rings.wait(ticket.0),
-            Backing::ReadOnly(_) => Ok(()),
+            ShadowBacking::Log(log) => log.region.sync_to(ticket.0),
+            ShadowBacking::Rings(rings) => rings.wait(ticket.0),
+            ShadowBacking::ReadOnly(_) => Ok(()),
         }
     }
 
@@ -423,9 +431,9 @@ impl Shadow {
     #[must_use]
     pub fn durable(&self) -> Ticket {
         Ticket(match &self.backing {
-            Backing::Log(log) => log.region.medium().durable(),
-            Backing::Rings(rings) => rings.handover.watermark(),
-            Backing::ReadOnly(_) => 0,
+            ShadowBacking::Log(log) => log.region.medium().durable(),
+            ShadowBacking::Rings(rings) => rings.handover.watermark(),
+            ShadowBacking::ReadOnly(_) => 0,
         })
     }
 
@@ -436,9 +444,9 @@ impl Shadow {
     #[must_use]
     pub fn is_durable(&self, ticket: Ticket) -> bool {
         match &self.backing {
-            Backing::Log(log) => log.region.medium().durable() >= ticket.0,
-            Backing::Rings(rings) => rings.is_durable(ticket.0),
-            Backing::ReadOnly(_) => true,
+            ShadowBacking::Log(log) => log.region.medium().durable() >= ticket.0,
+            ShadowBacking::Rings(rings) => rings.is_durable(ticket.0),
+            ShadowBacking::ReadOnly(_) => true,
         }
     }
 
@@ -448,9 +456,9 @@ impl Shadow {
     #[must_use]
     pub fn committed(&self) -> Ticket {
         Ticket(match &self.backing {
-            Backing::Log(log) => log.region.appended(),
-            Backing::Rings(rings) => rings.handover.begun(),
-            Backing::ReadOnly(_) => 0,
+            ShadowBacking::Log(log) => log.region.appended(),
+            ShadowBacking::Rings(rings) => rings.handover.begun(),
+            ShadowBacking::ReadOnly(_) => 0,
         })
     }
 
@@ -458,9 +466,9 @@ impl Shadow {
     #[must_use]
     pub fn poisoned(&self) -> Option<Error> {
         match &self.backing {
-            Backing::Log(log) => log.region.medium().poisoned(),
-            Backing::Rings(rings) => rings.poisoned().or_else(|| rings.region.medium().poisoned()),
-            Backing::ReadOnly(_) => None,
+            ShadowBacking::Log(log) => log.region.medium().poisoned(),
+            ShadowBacking::Rings(rings) => rings.poisoned().or_else(|| rings.region.medium().poisoned()),
+            ShadowBacking::ReadOnly(_) => None,
         }
     }
 
@@ -470,9 +478,9 @@ impl Shadow {
     /// The first I/O error, which poisons the shadow.
     pub fn checkpoint(&self) -> Result<()> {
         match &self.backing {
-            Backing::Log(log) => log.region.medium().checkpoint(),
-            Backing::Rings(rings) => rings.checkpoint(),
-            Backing::ReadOnly(_) => Ok(()),
+            ShadowBacking::Log(log) => log.region.medium().checkpoint(),
+            ShadowBacking::Rings(rings) => rings.checkpoint(),
+            ShadowBacking::ReadOnly(_) => Ok(()),
         }
     }
 
@@ -485,15 +493,15 @@ impl Shadow {
     /// nothing to do, or the medium replays by itself.
     pub fn replay(&self) -> bool {
         match &self.backing {
-            Backing::Log(_) | Backing::ReadOnly(_) => false,
-            Backing::Rings(rings) => rings.replay_once(),
+            ShadowBacking::Log(_) | ShadowBacking::ReadOnly(_) => false,
+            ShadowBacking::Rings(rings) => rings.replay_once(),
         }
     }
 
     /// True when it was opened read-only: it takes no commit, and what is stored to the working copy is lost.
     #[must_use]
     pub fn is_read_only(&self) -> bool {
-        matches!(self.backing, Backing::ReadOnly(_))
+        matches!(self.backing, ShadowBacking::ReadOnly(_))
     }
 
     /// Where it lies; none for one on a region that the caller keeps.
@@ -505,22 +513,22 @@ impl Shadow {
     /// Whether the callers number the atomic groups of this opening ([`Options::stamped`]).
     #[must_use]
     pub fn is_stamped(&self) -> bool {
-        matches!(&self.backing, Backing::Rings(rings) if rings.stamps.is_some())
+        matches!(&self.backing, ShadowBacking::Rings(rings) if rings.stamps.is_some())
     }
 
     /// Which atomic groups of this opening survive a crash.
     #[must_use]
     pub fn order(&self) -> Order {
         match &self.backing {
-            Backing::Rings(rings) if rings.gaps => Order::Gaps,
-            Backing::Rings(rings) if rings.stamps.is_some() => Order::Marker,
+            ShadowBacking::Rings(rings) if rings.gaps => Order::Gaps,
+            ShadowBacking::Rings(rings) if rings.stamps.is_some() => Order::Marker,
             _ => Order::Dense,
         }
     }
 
     /// What opening did.
     #[must_use]
-    pub fn report(&self) -> &Report {
+    pub fn report(&self) -> &RecoveryReport {
         &self.report
     }
 
@@ -535,7 +543,7 @@ impl Shadow {
     pub fn medium(&self) -> MediumKind {
         match &self.pool {
             Some(pool) => pool.info().medium,
-            None if matches!(self.backing, Backing::Log(_)) => MediumKind::File,
+            None if matches!(self.backing, ShadowBacking::Log(_)) => MediumKind::File,
             None => MediumKind::Emulated,
         }
     }
@@ -551,7 +559,7 @@ impl Shadow {
             ..Stat::default()
         };
         match &self.backing {
-            Backing::Log(log) => {
+            ShadowBacking::Log(log) => {
                 stat.units = log.units();
                 if let Some(pool) = &stat.pool {
                     stat.log_bytes = pool.log_bytes;
@@ -561,8 +569,8 @@ impl Shadow {
                     stat.image_written = pool.image_written;
                 }
             }
-            Backing::Rings(rings) => rings.count(&mut stat),
-            Backing::ReadOnly(_) => {
+            ShadowBacking::Rings(rings) => rings.count(&mut stat),
+            ShadowBacking::ReadOnly(_) => {
                 stat.log_bytes = self.pool.as_ref().map_or(0, |pool| pool.info().log_bytes);
             }
         }
@@ -585,8 +593,8 @@ impl Shadow {
     /// The first I/O error: the shadow is then as after a crash, and opens again by recovery.
     pub fn close(mut self) -> Result<()> {
         let settled = match &self.backing {
-            Backing::Log(_) | Backing::ReadOnly(_) => Ok(()),
-            Backing::Rings(rings) => {
+            ShadowBacking::Log(_) | ShadowBacking::ReadOnly(_) => Ok(()),
+            ShadowBacking::Rings(rings) => {
                 rings.complete_all().and_then(|()| rings.checkpoint()).map(|()| rings.flush_written())
             }
         };
@@ -598,7 +606,7 @@ impl Shadow {
     }
 
     fn stop(&mut self) {
-        let Backing::Rings(rings) = &self.backing else { return };
+        let ShadowBacking::Rings(rings) = &self.backing else { return };
         if let Some(thread) = self.replayer.take() {
             rings.stop();
             // If the replayer panicked, every waiting thread has got that error already.
@@ -640,7 +648,7 @@ mod tests {
         let shadow = options.open(dir.path().join("s")).unwrap();
         shadow.grow(64 << 10).unwrap();
         let base = shadow.base() as usize;
-        let Backing::Rings(rings) = &shadow.backing else { panic!("emulated has rings") };
+        let ShadowBacking::Rings(rings) = &shadow.backing else { panic!("emulated has rings") };
         for _ in 0..200 {
             // Ends the replayer's pauses.
             wait_until("the replayer rests", || {
@@ -685,7 +693,7 @@ mod tests {
             shadow.commit(0, &[range]).unwrap();
         }
         let ring = |shadow: &Shadow| {
-            let Backing::Rings(rings) = &shadow.backing else { panic!("emulated has rings") };
+            let ShadowBacking::Rings(rings) = &shadow.backing else { panic!("emulated has rings") };
             let first = rings.region.at(rings.layout.ring(0, 0)) as usize;
             mapped_pages(first + AROUND, first + RING - AROUND)
         };
@@ -711,7 +719,7 @@ mod tests {
         shadow.grow(4096).unwrap();
         shadow.stop();
         let (shadow, base) = (&shadow, shadow.base() as usize);
-        let Backing::Rings(rings) = &shadow.backing else { panic!("emulated has rings") };
+        let ShadowBacking::Rings(rings) = &shadow.backing else { panic!("emulated has rings") };
         let handover = &rings.handover;
         handover.begin(1);
         std::thread::scope(|scope| {

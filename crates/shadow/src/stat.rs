@@ -6,7 +6,7 @@ use mangrove_pool::PoolStat;
 /// What opening did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Report {
+pub struct RecoveryReport {
     /// This call created the shadow.
     pub created: bool,
     /// The last owner closed it.

@@ -17,13 +17,13 @@ std::thread_local! {
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::thread;
-use rounds::Rounds;
+use rounds::ReplayRounds;
 use std::sync::atomic::Ordering;
 use sync::{SILENT, WEAK};
 
 /// The step, which the caller of `begin` writes, and what each thread has made of it.
 struct Crew {
-    rounds: Rounds,
+    rounds: ReplayRounds,
     step: UnsafeCell<u64>,
     done: [UnsafeCell<u64>; 2],
 }
@@ -31,7 +31,7 @@ struct Crew {
 /// Two rounds of `helpers` threads; each adds the step to what it has done, and the caller reads it after the round.
 fn two_rounds(helpers: usize) {
     let crew = Arc::new(Crew {
-        rounds: Rounds::new(helpers),
+        rounds: ReplayRounds::new(helpers),
         step: UnsafeCell::new(0),
         done: [UnsafeCell::new(0), UnsafeCell::new(0)],
     });

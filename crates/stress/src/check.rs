@@ -1,6 +1,6 @@
 //! `mangrove-stress check`: prints what survived.
 
-use crate::value::{Operation, decode};
+use crate::value::{WriterOperation, decode};
 use crate::write::GROUP_KEYS;
 use mangrove::Map;
 use std::collections::BTreeMap;
@@ -25,7 +25,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<bool> {
         Map::options().read_only(true).open(&args.pool)?
     };
     let mut out = BufWriter::with_capacity(64 << 10, std::io::stdout().lock());
-    let mut groups: BTreeMap<String, Vec<Result<Operation, String>>> = BTreeMap::new();
+    let mut groups: BTreeMap<String, Vec<Result<WriterOperation, String>>> = BTreeMap::new();
     let mut count = 0;
     for record in map.iter()? {
         let (key, value) = record?;
@@ -63,7 +63,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<bool> {
     Ok(report.is_sound())
 }
 
-fn say(out: &mut impl Write, key: &str, found: &Result<Operation, String>) -> std::io::Result<()> {
+fn say(out: &mut impl Write, key: &str, found: &Result<WriterOperation, String>) -> std::io::Result<()> {
     match found {
         Ok(operation) => writeln!(out, "= {key} {operation}"),
         Err(why) => writeln!(out, "! {key} {why}"),

@@ -11,14 +11,14 @@ const LONG_BYTES_MAX: usize = 600_000;
 
 /// One operation of one writer thread of one round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Operation {
+pub(crate) struct WriterOperation {
     pub(crate) round: u16,
     pub(crate) thread: u8,
     /// 1, 2, 3, ... in its thread.
     pub(crate) number: u32,
 }
 
-impl fmt::Display for Operation {
+impl fmt::Display for WriterOperation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "r{}t{} {}", self.round, self.thread, self.number)
     }
@@ -26,8 +26,8 @@ impl fmt::Display for Operation {
 
 /// A value for `key`, of a length that `noise` chooses: mostly inline or small, sometimes pages,
 /// seldom a large extent.
-pub(crate) fn encode(operation: Operation, key: &[u8], noise: u64) -> Vec<u8> {
-    let Operation { round, thread, number } = operation;
+pub(crate) fn encode(operation: WriterOperation, key: &[u8], noise: u64) -> Vec<u8> {
+    let WriterOperation { round, thread, number } = operation;
     let extra = match noise % 64 {
         0..24 => {
             let mut value = Vec::with_capacity(8);
@@ -59,7 +59,7 @@ pub(crate) fn encode(operation: Operation, key: &[u8], noise: u64) -> Vec<u8> {
 }
 
 /// The operation that wrote `value` for `key`, or what is wrong with it.
-pub(crate) fn decode(value: &[u8], key: &[u8]) -> Result<Operation, String> {
+pub(crate) fn decode(value: &[u8], key: &[u8]) -> Result<WriterOperation, String> {
     let word = |at: usize, len: usize| {
         value[at..at + len].iter().rev().fold(0u64, |word, &byte| word << 8 | u64::from(byte))
     };
@@ -75,7 +75,7 @@ pub(crate) fn decode(value: &[u8], key: &[u8]) -> Result<Operation, String> {
     }
     let [round, thread, number] = operation;
     match (round.try_into(), thread.try_into(), number.try_into()) {
-        (Ok(round), Ok(thread), Ok(number)) => Ok(Operation { round, thread, number }),
+        (Ok(round), Ok(thread), Ok(number)) => Ok(WriterOperation { round, thread, number }),
         _ => Err(format!("names an operation that cannot be: {operation:?}")),
     }
 }
@@ -106,7 +106,8 @@ mod tests {
     #[test]
     fn a_value_names_its_operation_and_any_flipped_bit_shows() {
         for seed in 0..2_000u64 {
-            let operation = Operation { round: seed as u16, thread: seed as u8, number: seed as u32 + 1 };
+            let operation =
+                WriterOperation { round: seed as u16, thread: seed as u8, number: seed as u32 + 1 };
             let value = encode(operation, b"key", mix(seed));
             assert_eq!(decode(&value, b"key"), Ok(operation));
             assert!(decode(&value, b"kez").is_err(), "seed {seed} is right for another key");

@@ -1,6 +1,6 @@
 //! `mangrove-stress write`: several threads put, update, delete and batch on shared keys until killed.
 
-use crate::value::{Operation, encode, mix};
+use crate::value::{WriterOperation, encode, mix};
 use anyhow::Context;
 use mangrove::{Batch, Durability, Map, Medium};
 use std::fs::File;
@@ -128,7 +128,7 @@ impl Writer<'_> {
 
     fn step(&self, noise: u64) -> anyhow::Result<()> {
         let key_number = (noise >> 8) % self.args.keys;
-        let operation = Operation { round: self.args.round, thread: self.thread, number: self.number };
+        let operation = WriterOperation { round: self.args.round, thread: self.thread, number: self.number };
         let noise_of_value = mix(noise);
         match noise % 16 {
             0 => {

@@ -76,5 +76,5 @@ pub use mangrove_shadow::{
 pub use memory::TxMemory;
 pub use own_stack::OwnStack;
 pub use run::{Answer, Isolation, TxCounts, TxError, TxThread};
-pub use sink::{RedoLog, RedoSink, Unit, UnitSize, Writes};
+pub use sink::{RedoLog, RedoSink, TxWrites, Unit, UnitSize};
 pub use volatile::{VolatileLog, VolatileSink};

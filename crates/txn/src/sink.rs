@@ -36,7 +36,7 @@ pub struct UnitSize {
 }
 
 /// What a transaction wrote.
-pub trait Writes {
+pub trait TxWrites {
     /// What [`as_words`](Self::as_words) lists.
     type Entry;
 
@@ -146,7 +146,7 @@ pub trait RedoSink {
     /// # Errors
     /// When the atomic group can never fit, or the medium has failed: nothing was taken, and the executor undoes
     /// the transaction.
-    fn put(&mut self, writes: &impl Writes) -> Result<(), Self::Error>;
+    fn put(&mut self, writes: &impl TxWrites) -> Result<(), Self::Error>;
 
     /// Draws the number of what was put; the caller holds its locks.
     fn number(&mut self) -> u64;
@@ -180,7 +180,7 @@ pub trait RedoSink {
     #[inline(always)]
     fn take(
         &mut self,
-        writes: &impl Writes,
+        writes: &impl TxWrites,
         alone: bool,
         may_commit: impl Fn(u64) -> bool,
     ) -> Result<Taken, Self::Error> {

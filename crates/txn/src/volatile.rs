@@ -1,6 +1,6 @@
 //! The redo log that keeps nothing: transactions that are atomic and isolated, and not durable.
 
-use crate::sink::{RedoLog, RedoSink, UnitSize, Writes};
+use crate::sink::{RedoLog, RedoSink, TxWrites, UnitSize};
 use crate::sync::{AtomicU64, Ordering};
 use std::convert::Infallible;
 
@@ -59,7 +59,7 @@ impl RedoSink for VolatileSink<'_> {
     }
 
     #[inline(always)]
-    fn put(&mut self, _writes: &impl Writes) -> Result<(), Infallible> {
+    fn put(&mut self, _writes: &impl TxWrites) -> Result<(), Infallible> {
         Ok(())
     }
 

@@ -4,7 +4,7 @@
 #[path = "support/ways.rs"]
 mod ways;
 
-use mangrove_pool::{Fault, FaultKind, Faulty, Operation, OsStorage};
+use mangrove_pool::{Fault, FaultKind, Faulty, FaultyOperation, OsStorage};
 use mangrove_txn::{AddressChoice, Create, Heap, HeapError, HeapOptions, HeapResult, Ptr, Stop, Tx};
 use std::path::Path;
 use std::sync::Arc;
@@ -67,7 +67,8 @@ fn a_failing_log_acknowledges_nothing_any_more() {
             let heap = options.open(&path).unwrap();
             make(&heap);
             assert_eq!(count_on(&heap).unwrap(), 1);
-            let (file, operations) = (Some("log".into()), vec![Operation::Write, Operation::Sync]);
+            let (file, operations) =
+                (Some("log".into()), vec![FaultyOperation::Write, FaultyOperation::Sync]);
             faulty.plant(Fault { file, operations, nth, kind });
             let mut acknowledged = 1;
             let failed = loop {
@@ -131,7 +132,7 @@ fn a_full_medium_refuses_to_grow_and_the_heap_goes_on() {
     on_each(|options, faulty, path| {
         let heap = options.open(path).unwrap();
         make(&heap);
-        let (kind, operations) = (FaultKind::ErrnoForEver(libc::ENOSPC), vec![Operation::Allocate]);
+        let (kind, operations) = (FaultKind::ErrnoForEver(libc::ENOSPC), vec![FaultyOperation::Allocate]);
         faulty.plant(Fault { file: None, operations, nth: 0, kind });
         let refused = heap.transaction(|tx| {
             let counter = counter(tx)?;
@@ -171,7 +172,7 @@ fn a_full_medium_refuses_a_long_transaction_and_the_heap_goes_on() {
                 words.iter().try_for_each(|&word| tx.write(word, value))
             })
         };
-        let operations = vec![Operation::Allocate, Operation::Name];
+        let operations = vec![FaultyOperation::Allocate, FaultyOperation::Name];
         let kind = FaultKind::ErrnoForEver(libc::ENOSPC);
         faulty.plant(Fault { file: None, operations, nth: 0, kind });
         let refused = fill(9);
@@ -286,7 +287,7 @@ fn a_refused_creation_leaves_nothing() {
         let file = Some("image".into());
         let full = Fault {
             file,
-            operations: vec![Operation::Allocate],
+            operations: vec![FaultyOperation::Allocate],
             nth: 0,
             kind: FaultKind::ErrnoForEver(libc::ENOSPC),
         };

@@ -10,7 +10,7 @@ mod api {
 
 use mangrove_txn::{
     Halt, HardwareLimits, HardwareModel, Isolation, RedoLog, RedoSink, Sgl, Stm, StmOptions, StmThread,
-    TxAccess, TxError, TxThread, Unit, UnitSize, Writes,
+    TxAccess, TxError, TxThread, TxWrites, Unit, UnitSize,
 };
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -129,7 +129,7 @@ impl RedoSink for KeeperSink<'_> {
         if self.log.full.load(Ordering::Relaxed) { Err("full") } else { Ok(()) }
     }
 
-    fn put(&mut self, writes: &impl Writes) -> Result<(), &'static str> {
+    fn put(&mut self, writes: &impl TxWrites) -> Result<(), &'static str> {
         assert!(matches!(self.step, Step::Outside | Step::Announced), "{:?}", self.step);
         if self.log.full.load(Ordering::Relaxed) {
             self.step = Step::Refused;

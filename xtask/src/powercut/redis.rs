@@ -19,7 +19,7 @@ use super::instants::{FIRST_PATIENCE, Instants, OFF_POLL, WRITE_PATIENCE};
 use super::media::GuestStorage;
 use super::rig::{GUEST_ADDRESS, Powered, Rig, Totals, copy};
 use super::rounds::{ENDED, medium};
-use crate::valkey::{self, Address, Connection, Crowd, DEADLINES};
+use crate::valkey::{self, Address, ClientCrowd, DEADLINES, RespConnection};
 
 /// Where the server listens in the guest.
 pub(super) const PORT: u16 = 6379;
@@ -39,7 +39,7 @@ const SHOWN_MAX: usize = 20;
 
 /// What all rounds together did.
 #[derive(Default)]
-pub(super) struct Outcome {
+pub(super) struct RedisOutcome {
     pub(super) rounds: u64,
     pub(super) opening_cut: u64,
     pub(super) digests: u64,
@@ -48,7 +48,7 @@ pub(super) struct Outcome {
 /// The rounds of one medium.
 pub(super) struct ServerRounds {
     rig: Rig,
-    crowd: Crowd,
+    crowd: ClientCrowd,
     keep: PathBuf,
     /// Directories of the server's libraries.
     library_path: String,
@@ -57,18 +57,18 @@ pub(super) struct ServerRounds {
     log_bytes: u64,
     directives: Vec<String>,
     is_prepared: bool,
-    outcome: Outcome,
+    outcome: RedisOutcome,
 }
 
 impl ServerRounds {
     pub(super) fn new(
         rig: Rig,
-        crowd: Crowd,
+        crowd: ClientCrowd,
         keep: PathBuf,
         library_path: String,
         plant: Option<&'static str>,
     ) -> Self {
-        let (log_bytes, directives, outcome) = (0, Vec::new(), Outcome::default());
+        let (log_bytes, directives, outcome) = (0, Vec::new(), RedisOutcome::default());
         Self { rig, crowd, keep, library_path, plant, log_bytes, directives, is_prepared: false, outcome }
     }
 
@@ -95,7 +95,7 @@ impl ServerRounds {
 
     /// The result in some words.
     pub(super) fn report(&self) -> String {
-        let Outcome { rounds, opening_cut, digests } = self.outcome;
+        let RedisOutcome { rounds, opening_cut, digests } = self.outcome;
         let Totals { boots, traffic, repairs, boot_seconds } = self.rig.totals;
         let mut text = format!(
             "powercut: redis on {}: {rounds} rounds, {} operations acknowledged, {} keys verified, {opening_cut} \
@@ -126,7 +126,7 @@ impl ServerRounds {
         }
         let (powered, mut connection) = self.boot_and_check()?;
         if !self.is_prepared {
-            Crowd::prepare(&mut connection)?;
+            ClientCrowd::prepare(&mut connection)?;
             self.is_prepared = true;
         }
         self.work_and_cut(powered)
@@ -144,7 +144,7 @@ impl ServerRounds {
     }
 
     /// Boots until a start of the server is not cut, and compares what is there with what the clients know.
-    fn boot_and_check(&mut self) -> Result<(Powered, Connection)> {
+    fn boot_and_check(&mut self) -> Result<(Powered, RespConnection)> {
         let before = self.rig.folder.join("before.img");
         loop {
             copy(&self.rig.image(), &before)?;
@@ -182,8 +182,8 @@ impl ServerRounds {
     fn compare_digests(
         &mut self,
         mut powered: Powered,
-        mut connection: Connection,
-    ) -> Result<(Powered, Connection)> {
+        mut connection: RespConnection,
+    ) -> Result<(Powered, RespConnection)> {
         std::thread::sleep(DEADLINES);
         // Keys that have expired are still in the digest until a walk deletes them.
         self.crowd.settle(&mut connection)?;
@@ -255,14 +255,14 @@ impl ServerRounds {
 }
 
 /// Waits until the server serves, and connects.
-fn wait_until_it_serves(powered: &mut Powered) -> Result<Connection> {
+fn wait_until_it_serves(powered: &mut Powered) -> Result<RespConnection> {
     let lines = powered.guest.lines_before(Instant::now() + FIRST_PATIENCE, "# ")?;
     match lines.last() {
         Some(line) if line == SERVES => {}
         Some(line) if line.starts_with(ENDED) => return Err(last_words(powered, line)),
         _ => bail!("the server does not serve\n{}", powered.guest.console_tail()),
     }
-    let mut connection = Connection::open(&Address::Port(powered.port)).context("cannot connect")?;
+    let mut connection = RespConnection::open(&Address::Port(powered.port)).context("cannot connect")?;
     connection.ask(&["PING"])?;
     Ok(connection)
 }

@@ -20,7 +20,7 @@ use super::rig::{Rig, Totals};
 use super::rounds::{Outcome, Rounds, medium};
 use crate::apps::App;
 use crate::tree;
-use crate::valkey::{self, Crowd};
+use crate::valkey::{self, ClientCrowd};
 
 /// Rounds within which an injected fault must show.
 const INJECTED_ROUNDS_MAX: u64 = 10;
@@ -226,7 +226,7 @@ impl Bench {
         let mut rig = self.rig(storage, accelerator, initramfs, lies);
         rig.serves = Some(redis::PORT);
         let keys = (self.args.keys / valkey::KEYS_DIVISOR).max(6);
-        let crowd = Crowd::new(usize::from(self.args.threads), keys, redis::FLOODS);
+        let crowd = ClientCrowd::new(usize::from(self.args.threads), keys, redis::FLOODS);
         let library_path = initramfs::library_path(&self.server()?)?;
         Ok(ServerRounds::new(rig, crowd, self.keep(storage), library_path, plant))
     }

@@ -2,7 +2,7 @@
 
 use super::model::{State, apply};
 use super::operation::{Form, Generator, Operation};
-use super::resp::{Address, Connection, Reply, Words, words};
+use super::resp::{Address, Reply, RespConnection, Words, words};
 use rand::Rng;
 use rand::rngs::StdRng;
 use std::collections::VecDeque;
@@ -14,7 +14,7 @@ const FINDINGS_MAX: usize = 5;
 
 /// What a client knows about its database.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Ledger {
+pub(super) struct ClientLedger {
     /// After every acknowledged operation.
     pub(super) state: State,
     /// The last acknowledged operation.
@@ -66,15 +66,15 @@ enum Sent {
 struct Talk<'a> {
     shared: &'a Shared,
     client: usize,
-    connection: Connection,
-    ledger: Ledger,
+    connection: RespConnection,
+    ledger: ClientLedger,
     generator: Generator,
     sent: VecDeque<Sent>,
 }
 
 /// Works until the connection ends.
-pub(super) fn work(shared: &Shared, client: usize, ledger: Ledger, rng: StdRng) -> Ledger {
-    let Ok(connection) = Connection::open(&shared.address) else { return ledger };
+pub(super) fn work(shared: &Shared, client: usize, ledger: ClientLedger, rng: StdRng) -> ClientLedger {
+    let Ok(connection) = RespConnection::open(&shared.address) else { return ledger };
     let generator = Generator::new(rng, shared.keys, shared.evicts, ledger.drawn);
     let mut talk = Talk { shared, client, connection, ledger, generator, sent: VecDeque::new() };
     let ended = talk.run();
@@ -95,7 +95,7 @@ pub(super) fn work(shared: &Shared, client: usize, ledger: Ledger, rng: StdRng) 
 /// Reads the values of the client `of`, one at a time, until the connection ends: a server with I/O threads has these
 /// reads executed there. What an answer names is there, whatever comes.
 pub(super) fn listen(shared: &Shared, of: usize, mut rng: StdRng) {
-    let Ok(mut connection) = Connection::open(&shared.address) else { return };
+    let Ok(mut connection) = RespConnection::open(&shared.address) else { return };
     let mut read = |command: Words| -> io::Result<Reply> {
         connection.add(&command);
         connection.send()?;

@@ -4,7 +4,7 @@
 //! messages), the server gets SIGKILL, and the library must find it all. The libraries come from
 //! their registries into the target directory.
 
-use super::server::{self, Kind, Programs, Setup};
+use super::server::{self, Programs, ServerKind, Setup};
 use crate::tree;
 use anyhow::{Context, Result};
 use std::path::Path;
@@ -25,8 +25,8 @@ pub(crate) struct Args {
     #[arg(long, default_value = "file")]
     medium: String,
     /// The server under test; with `nothing`, a stock one that keeps nothing, this chore must fail
-    #[arg(long, value_enum, default_value_t = Kind::Durable)]
-    kind: Kind,
+    #[arg(long, value_enum, default_value_t = ServerKind::Durable)]
+    kind: ServerKind,
     #[command(flatten)]
     programs: Programs,
 }

@@ -3,10 +3,10 @@
 //! Restarted at once, it stays the primary, has all that it acknowledged, and its replica has nothing that it lost.
 //! Kept down until its replica is promoted, it follows the replica, which has all that WAIT 1 has confirmed.
 
-use super::counters::{Counters, Due, catch_up, offset, role, wait_until};
-use super::fleet::{Bench, Synchronisations, port};
-use super::resp::Connection;
-use super::server::{Server, Setup};
+use super::counters::{Due, KeyCounters, catch_up, offset, role, wait_until};
+use super::fleet::{FleetBench, Synchronisations, port};
+use super::resp::RespConnection;
+use super::server::{Setup, ValkeyServer};
 use anyhow::{Context, Result};
 use rand::Rng;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,8 +25,8 @@ const ATTEMPT: Duration = Duration::from_secs(7);
 /// A node.
 struct Node {
     setup: Setup,
-    server: Server,
-    connection: Connection,
+    server: ValkeyServer,
+    connection: RespConnection,
 }
 
 impl Node {
@@ -54,7 +54,7 @@ impl Node {
 }
 
 /// Makes the Cluster: primaries first, the replica of the i-th is the i-th after them.
-fn make(bench: &Bench) -> Result<Vec<Node>> {
+fn make(bench: &FleetBench) -> Result<Vec<Node>> {
     let mut nodes = Vec::new();
     for number in 0..PRIMARY_COUNT {
         nodes.push(Node::start(bench.durable(&format!("primary-{number}"), BUS)?)?);
@@ -90,7 +90,7 @@ fn make(bench: &Bench) -> Result<Vec<Node>> {
 }
 
 /// For each primary a tag whose slot it serves.
-fn tags(nodes: &mut [Node]) -> Result<Vec<Counters>> {
+fn tags(nodes: &mut [Node]) -> Result<Vec<KeyCounters>> {
     let mut tags: Vec<Option<String>> = vec![None; PRIMARY_COUNT];
     for number in 0..100 {
         let tag = format!("t{number}");
@@ -98,14 +98,14 @@ fn tags(nodes: &mut [Node]) -> Result<Vec<Counters>> {
         tags[slot * PRIMARY_COUNT / SLOT_COUNT].get_or_insert(tag);
     }
     let tags: Option<Vec<String>> = tags.into_iter().collect();
-    Ok(tags.context("a hundred tags meet all primaries")?.iter().map(|tag| Counters::new(tag)).collect())
+    Ok(tags.context("a hundred tags meet all primaries")?.iter().map(|tag| KeyCounters::new(tag)).collect())
 }
 
 /// Writes to all primaries, kills one, and ends the writers.
 fn write_and_kill(
-    bench: &mut Bench,
+    bench: &mut FleetBench,
     nodes: &mut [Node],
-    counters: &mut [Counters],
+    counters: &mut [KeyCounters],
     victim: usize,
     waits: bool,
 ) -> Result<()> {
@@ -126,7 +126,7 @@ fn write_and_kill(
 }
 
 /// The case.
-pub(super) fn run(bench: &mut Bench) -> Result<String> {
+pub(super) fn run(bench: &mut FleetBench) -> Result<String> {
     let mut nodes = make(bench)?;
     let mut counters = tags(&mut nodes)?;
     let mut made = Synchronisations::default();
@@ -172,7 +172,7 @@ pub(super) fn run(bench: &mut Bench) -> Result<String> {
 }
 
 /// Keeps a primary down until its replica is promoted, starts it, and gives it its slots back.
-fn fail_over(bench: &mut Bench, nodes: &mut [Node], counters: &mut [Counters]) -> Result<()> {
+fn fail_over(bench: &mut FleetBench, nodes: &mut [Node], counters: &mut [KeyCounters]) -> Result<()> {
     let victim = bench.rng.random_range(0..PRIMARY_COUNT);
     write_and_kill(bench, nodes, counters, victim, true)?;
     let (primaries, replicas) = nodes.split_at_mut(PRIMARY_COUNT);

@@ -1,6 +1,6 @@
 //! Writers of counters, for servers with replicas: each key holds the number of its last write.
 
-use super::resp::{Address, Connection, Reply, words};
+use super::resp::{Address, Reply, RespConnection, words};
 use anyhow::{Context, Result, ensure};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -12,7 +12,7 @@ pub(super) const KEY_COUNT: usize = 200;
 
 /// What a writer knows of its keys.
 #[derive(Clone, Debug)]
-pub(super) struct Counters {
+pub(super) struct KeyCounters {
     /// In the names of the keys; in a cluster it chooses the slot.
     pub(super) tag: String,
     sent: Vec<u64>,
@@ -31,7 +31,7 @@ pub(super) enum Due {
     Waited,
 }
 
-impl Counters {
+impl KeyCounters {
     pub(super) fn new(tag: &str) -> Self {
         let none = || vec![0; KEY_COUNT];
         Self { tag: tag.into(), sent: none(), acknowledged: none(), waited: none(), total: 0 }
@@ -44,7 +44,7 @@ impl Counters {
     /// Writes until the connection ends or `stop` is set; `waits`: asks WAIT 1 after each pipeline.
     pub(super) fn write(&mut self, address: &Address, seed: u64, waits: bool, stop: &AtomicBool) {
         let mut rng = StdRng::seed_from_u64(seed);
-        let Ok(mut connection) = Connection::open(address) else { return };
+        let Ok(mut connection) = RespConnection::open(address) else { return };
         while !stop.load(Ordering::Relaxed) {
             if self.pipeline(&mut connection, &mut rng, waits).is_err() {
                 return;
@@ -54,7 +54,7 @@ impl Counters {
 
     fn pipeline(
         &mut self,
-        connection: &mut Connection,
+        connection: &mut RespConnection,
         rng: &mut StdRng,
         waits: bool,
     ) -> std::io::Result<()> {
@@ -85,7 +85,7 @@ impl Counters {
     /// Compares what is there with what is due, and takes it as the new state.
     pub(super) fn check(
         &mut self,
-        connection: &mut Connection,
+        connection: &mut RespConnection,
         due: Due,
         findings: &mut Vec<String>,
     ) -> Result<()> {
@@ -124,17 +124,17 @@ pub(super) fn wait_until(
 }
 
 /// A number of INFO replication: how far a server's or a replica's stream goes.
-pub(super) fn offset(connection: &mut Connection) -> Result<u64> {
+pub(super) fn offset(connection: &mut RespConnection) -> Result<u64> {
     let name = if role(connection)? == "master" { "master_repl_offset" } else { "slave_repl_offset" };
     connection.info("replication", name)?.parse().context("an offset is a number")
 }
 
-pub(super) fn role(connection: &mut Connection) -> Result<String> {
+pub(super) fn role(connection: &mut RespConnection) -> Result<String> {
     connection.info("replication", "role")
 }
 
 /// Waits until a replica has all of its primary's stream, while nothing is written.
-pub(super) fn catch_up(primary: &mut Connection, replica: &mut Connection) -> Result<()> {
+pub(super) fn catch_up(primary: &mut RespConnection, replica: &mut RespConnection) -> Result<()> {
     wait_until("the replica has the whole stream", Duration::from_secs(60), || {
         Ok(role(replica)? == "slave"
             && replica.info("replication", "master_link_status")? == "up"
@@ -146,8 +146,8 @@ pub(super) fn catch_up(primary: &mut Connection, replica: &mut Connection) -> Re
 /// DEBUG DIGEST of both; a finding where they differ.
 pub(super) fn compare(
     what: &str,
-    one: &mut Connection,
-    other: &mut Connection,
+    one: &mut RespConnection,
+    other: &mut RespConnection,
     findings: &mut Vec<String>,
 ) -> Result<()> {
     let (first, second) =

@@ -1,8 +1,8 @@
 //! Some clients of one server and what they know: runs them, and compares what the server has with it.
 
-use super::client::{self, Ledger, Shared};
+use super::client::{self, ClientLedger, Shared};
 use super::operation;
-use super::resp::{Address, Connection};
+use super::resp::{Address, RespConnection};
 use super::survey::{self, Survey};
 use anyhow::Result;
 use rand::rngs::StdRng;
@@ -10,8 +10,8 @@ use rand::{Rng, SeedableRng};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The clients of a server, which has no others.
-pub(crate) struct Crowd {
-    ledgers: Vec<Ledger>,
+pub(crate) struct ClientCrowd {
+    ledgers: Vec<ClientLedger>,
     /// Different keys of each kind, for each client.
     keys: u64,
     /// One batch in so many begins with a flood of answers.
@@ -30,10 +30,10 @@ pub(crate) struct Crowd {
     pub(crate) findings: Vec<String>,
 }
 
-impl Crowd {
+impl ClientCrowd {
     /// `clients` that know of nothing.
     pub(crate) fn new(clients: usize, keys: u64, floods: u32) -> Self {
-        let ledgers = vec![Ledger::default(); clients];
+        let ledgers = vec![ClientLedger::default(); clients];
         Self {
             ledgers,
             keys,
@@ -49,11 +49,11 @@ impl Crowd {
 
     /// The same clients with a server that has nothing.
     pub(crate) fn forget(&mut self) {
-        self.ledgers.fill(Ledger::default());
+        self.ledgers.fill(ClientLedger::default());
     }
 
     /// Stores what the operations rest on: the accounts and the library.
-    pub(crate) fn prepare(connection: &mut Connection) -> Result<()> {
+    pub(crate) fn prepare(connection: &mut RespConnection) -> Result<()> {
         connection.ask(&["FUNCTION", "LOAD", "REPLACE", &operation::library()])?;
         survey::open_accounts(connection)
     }
@@ -92,7 +92,7 @@ impl Crowd {
                 scope.spawn(move || client::listen(shared, of, StdRng::seed_from_u64(seed)));
             }
             let ended = end(&shared.acknowledged);
-            let ledgers: Vec<Ledger> = works
+            let ledgers: Vec<ClientLedger> = works
                 .into_iter()
                 .map(|work| work.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
                 .collect();
@@ -109,7 +109,7 @@ impl Crowd {
     }
 
     /// Compares every client's database with its ledger; on a primary this deletes the keys that have expired.
-    pub(crate) fn settle(&mut self, connection: &mut Connection) -> Result<()> {
+    pub(crate) fn settle(&mut self, connection: &mut RespConnection) -> Result<()> {
         for (client, ledger) in self.ledgers.iter_mut().enumerate() {
             let survey = Survey::take(connection, client::database(client), &mut self.findings)?;
             self.compared += survey.len();

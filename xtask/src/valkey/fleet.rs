@@ -1,23 +1,23 @@
 //! What the cases of `redis-replication` have in common: how their servers are made, and what is asked of them.
 
-use super::resp::{Address, Connection};
-use super::server::{self, Kind, Programs, Setup};
+use super::resp::{Address, RespConnection};
+use super::server::{self, Programs, ServerKind, Setup};
 use anyhow::Result;
 use rand::rngs::StdRng;
 use std::path::PathBuf;
 
 /// What the cases have in common.
-pub(super) struct Bench {
+pub(super) struct FleetBench {
     pub(super) rounds: u16,
     pub(super) rng: StdRng,
     pub(super) findings: Vec<String>,
-    pub(super) kind: Kind,
+    pub(super) kind: ServerKind,
     pub(super) medium: String,
     pub(super) programs: Programs,
     pub(super) dir: PathBuf,
 }
 
-impl Bench {
+impl FleetBench {
     /// A durable server, or what is in its place.
     pub(super) fn durable(&self, name: &str, beyond: u16) -> Result<Setup> {
         let address = Address::Port(server::free_port(beyond)?);
@@ -29,7 +29,7 @@ impl Bench {
     /// A stock server.
     pub(super) fn stock(&self, name: &str, beyond: u16) -> Result<Setup> {
         let address = Address::Port(server::free_port(beyond)?);
-        let setup = Setup::new(Kind::Nothing, &self.programs, self.dir.join(name), address)?;
+        let setup = Setup::new(ServerKind::Nothing, &self.programs, self.dir.join(name), address)?;
         Ok(setup.with("repl-diskless-sync-delay", "0").with("databases", "32"))
     }
 }
@@ -53,7 +53,7 @@ pub(super) struct Synchronisations {
 
 impl Synchronisations {
     /// Those that a server has made since its start.
-    pub(super) fn of(connection: &mut Connection) -> Result<Self> {
+    pub(super) fn of(connection: &mut RespConnection) -> Result<Self> {
         let mut count = |name| -> Result<u64> { Ok(connection.info("stats", name)?.parse()?) };
         Ok(Self { full: count("sync_full")?, partial: count("sync_partial_ok")? })
     }

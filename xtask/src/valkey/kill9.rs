@@ -8,10 +8,10 @@
 //! `--planted` leaves out one hook of the durable server after the other. `--kind` puts a stock server in the place of
 //! the durable one: with `aof-always` the chore must pass, with `nothing` it must not.
 
-use super::crowd::Crowd;
+use super::crowd::ClientCrowd;
 use super::operation::DEADLINES;
-use super::resp::Connection;
-use super::server::{self, Kind, Programs, Server, Setup};
+use super::resp::RespConnection;
+use super::server::{self, Programs, ServerKind, Setup, ValkeyServer};
 use crate::tree;
 use anyhow::{Context, Result, bail};
 use rand::rngs::StdRng;
@@ -46,7 +46,7 @@ const SILENCE_MAX: Duration = Duration::from_secs(60);
 const SHOWN_MAX: usize = 20;
 
 /// What `cargo xtask kill9` was told.
-pub(crate) struct Campaign {
+pub(crate) struct KillCampaign {
     pub(crate) rounds: u16,
     pub(crate) threads: u8,
     pub(crate) seed: u64,
@@ -56,7 +56,7 @@ pub(crate) struct Campaign {
     pub(crate) dir: Option<PathBuf>,
     pub(crate) planted: bool,
     pub(crate) plant: Option<String>,
-    pub(crate) kind: Kind,
+    pub(crate) kind: ServerKind,
     pub(crate) programs: Programs,
 }
 
@@ -69,7 +69,7 @@ struct Totals {
     evicted: u64,
 }
 
-impl Campaign {
+impl KillCampaign {
     /// Runs the rounds, or those of each plant.
     pub(crate) fn run(&self) -> Result<()> {
         if !self.planted {
@@ -151,18 +151,18 @@ fn first_line(error: &anyhow::Error) -> String {
 }
 
 struct Rounds<'a> {
-    campaign: &'a Campaign,
+    campaign: &'a KillCampaign,
     plant: Option<&'a str>,
     setup: Setup,
     rng: StdRng,
-    crowd: Crowd,
+    crowd: ClientCrowd,
     /// Whether accounts and library are there.
     is_prepared: bool,
     totals: Totals,
 }
 
 impl<'a> Rounds<'a> {
-    fn new(campaign: &'a Campaign, plant: Option<&'a str>) -> Result<Self> {
+    fn new(campaign: &'a KillCampaign, plant: Option<&'a str>) -> Result<Self> {
         let name = plant.map_or_else(|| format!("{:?}", campaign.kind), str::to_owned);
         let dir = campaign.dir.clone().unwrap_or_else(|| {
             tree::target().join(format!("kill9-redis-{name}-{}", campaign.medium.replace(['=', '/'], "-")))
@@ -175,7 +175,7 @@ impl<'a> Rounds<'a> {
         setup.medium = server::medium(&campaign.medium)?;
         let rng = StdRng::seed_from_u64(campaign.seed);
         let floods = if plant == Some("writeToClient") { 1 } else { 8 };
-        let crowd = Crowd::new(usize::from(campaign.threads), campaign.keys, floods);
+        let crowd = ClientCrowd::new(usize::from(campaign.threads), campaign.keys, floods);
         Ok(Self { campaign, plant, setup, rng, crowd, is_prepared: false, totals: Totals::default() })
     }
 
@@ -224,9 +224,9 @@ impl<'a> Rounds<'a> {
         server.kill()
     }
 
-    fn prepare(&mut self, connection: &mut Connection) -> Result<()> {
+    fn prepare(&mut self, connection: &mut RespConnection) -> Result<()> {
         if !self.is_prepared {
-            Crowd::prepare(connection)?;
+            ClientCrowd::prepare(connection)?;
             self.is_prepared = true;
         }
         if self.crowd.evicts {
@@ -266,9 +266,9 @@ impl<'a> Rounds<'a> {
     /// A digest of everything, a kill with nothing under way, and the digest again.
     fn compare_digests(
         &mut self,
-        mut server: Server,
-        mut connection: Connection,
-    ) -> Result<(Server, Connection)> {
+        mut server: ValkeyServer,
+        mut connection: RespConnection,
+    ) -> Result<(ValkeyServer, RespConnection)> {
         std::thread::sleep(DEADLINES);
         // Keys that have expired are still in the digest until a walk deletes them.
         self.crowd.settle(&mut connection)?;
@@ -302,7 +302,7 @@ impl<'a> Rounds<'a> {
 }
 
 /// Waits until the clients have so many answers.
-fn wait_for(server: &mut Server, acknowledged: &AtomicU64, count: u64) -> Result<()> {
+fn wait_for(server: &mut ValkeyServer, acknowledged: &AtomicU64, count: u64) -> Result<()> {
     let (mut heard, mut since) = (0, Instant::now());
     loop {
         let now = acknowledged.load(Ordering::Relaxed);

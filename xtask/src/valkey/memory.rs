@@ -1,7 +1,7 @@
 //! `cargo xtask redis-memory`: the durable server at its maxmemory.
 
-use super::resp::{Connection, Reply, words};
-use super::server::{self, Kind, Programs, Server, Setup};
+use super::resp::{Reply, RespConnection, words};
+use super::server::{self, Programs, ServerKind, Setup, ValkeyServer};
 use crate::tree;
 use anyhow::{Context, Result, ensure};
 
@@ -9,14 +9,14 @@ use anyhow::{Context, Result, ensure};
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// In the place of the durable server
-    #[arg(long, value_enum, default_value_t = Kind::Durable)]
-    kind: Kind,
+    #[arg(long, value_enum, default_value_t = ServerKind::Durable)]
+    kind: ServerKind,
     #[command(flatten)]
     programs: Programs,
 }
 
 /// A case: its name, and what finds an error. It may end with an instant at which a SIGKILL must change nothing.
-type Case = (&'static str, fn(&mut Connection) -> Result<Then>);
+type Case = (&'static str, fn(&mut RespConnection) -> Result<Then>);
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Then {
@@ -58,8 +58,8 @@ pub(crate) fn run(args: Args) -> Result<()> {
 }
 
 /// SIGKILL, and the same keys after it.
-fn kill(setup: &Setup, mut server: Server, connection: &mut Connection) -> Result<()> {
-    let sum = |connection: &mut Connection| connection.ask(&["DEBUG", "DIGEST"])?.string();
+fn kill(setup: &Setup, mut server: ValkeyServer, connection: &mut RespConnection) -> Result<()> {
+    let sum = |connection: &mut RespConnection| connection.ask(&["DEBUG", "DIGEST"])?.string();
     let before = sum(connection)?;
     server.kill()?;
     let (_server, mut connection) = setup.start()?;
@@ -69,7 +69,7 @@ fn kill(setup: &Setup, mut server: Server, connection: &mut Connection) -> Resul
 }
 
 /// Sets maxmemory to what is used and `more`, which may be less.
-fn limit(connection: &mut Connection, policy: &str, more: i64) -> Result<()> {
+fn limit(connection: &mut RespConnection, policy: &str, more: i64) -> Result<()> {
     let used: i64 = connection.info("memory", "used_memory")?.parse().context("used_memory")?;
     connection.ask(&["CONFIG", "SET", "maxmemory-policy", policy])?;
     connection.ask(&["CONFIG", "SET", "maxmemory", &(used + more).to_string()])?;
@@ -77,19 +77,19 @@ fn limit(connection: &mut Connection, policy: &str, more: i64) -> Result<()> {
 }
 
 /// Two commands in one pipeline; an error among the replies is one of this call.
-fn both(connection: &mut Connection, first: &[&str], second: &[&str]) -> Result<Then> {
+fn both(connection: &mut RespConnection, first: &[&str], second: &[&str]) -> Result<Then> {
     connection.ask_all(&[words(first), words(second)])?;
     Ok(Then::Done)
 }
 
 /// Nothing can be evicted, and what was just deleted is more than what is missing.
-fn after_flush(connection: &mut Connection) -> Result<Then> {
+fn after_flush(connection: &mut RespConnection) -> Result<Then> {
     connection.ask(&["DEBUG", "POPULATE", "200000", "key", "100"])?;
     limit(connection, "volatile-lru", -(10 << 20))?;
     both(connection, &["FLUSHALL", "ASYNC"], &["SET", "a", "1"])
 }
 
-fn after_unlink(connection: &mut Connection) -> Result<Then> {
+fn after_unlink(connection: &mut RespConnection) -> Result<Then> {
     let mut fill = words(&["HSET", "h"]);
     for number in 0..100_000 {
         fill.extend([number.to_string().into_bytes(), vec![b'v'; 50]]);
@@ -100,8 +100,8 @@ fn after_unlink(connection: &mut Connection) -> Result<Then> {
 }
 
 /// The statistics end with the state that they measure.
-fn exceeded_time(connection: &mut Connection) -> Result<Then> {
-    let exceeded = |connection: &mut Connection| -> Result<bool> {
+fn exceeded_time(connection: &mut RespConnection) -> Result<Then> {
+    let exceeded = |connection: &mut RespConnection| -> Result<bool> {
         connection.ask(&["SET", "b", "1"]).ok();
         // In milliseconds: asked for until there is one.
         for _ in 0..1000 {
@@ -135,7 +135,7 @@ const FIELD_COUNT: usize = 400;
 const FIELD_BYTES: usize = 100;
 
 /// Values that are freed lazily are no reason to evict further keys.
-fn large_values(connection: &mut Connection) -> Result<Then> {
+fn large_values(connection: &mut RespConnection) -> Result<Then> {
     for hash in 0..HASH_COUNT {
         let mut fill = words(&["HSET", &format!("h:{hash}")]);
         for field in 0..FIELD_COUNT {
@@ -162,10 +162,10 @@ fn large_values(connection: &mut Connection) -> Result<Then> {
 }
 
 /// No command evicts here, but the timer that the new limit starts.
-fn config_set(connection: &mut Connection) -> Result<Then> {
+fn config_set(connection: &mut RespConnection) -> Result<Then> {
     connection.ask(&["DEBUG", "POPULATE", "100000", "key", "100"])?;
     limit(connection, "allkeys-random", -(4 << 20))?;
-    let evicted = |connection: &mut Connection| connection.info("stats", "evicted_keys");
+    let evicted = |connection: &mut RespConnection| connection.info("stats", "evicted_keys");
     let mut last = String::new();
     // Each question is one turn of the loop at least, and each turn runs the timer until memory suffices.
     while last.is_empty() || last == "0" || last != evicted(connection)? {

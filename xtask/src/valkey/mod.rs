@@ -19,8 +19,8 @@ mod soak_bounds;
 pub(crate) mod suite;
 mod survey;
 
-pub(crate) use crowd::Crowd;
-pub(crate) use kill9::{Campaign, KEYS_DIVISOR};
+pub(crate) use crowd::ClientCrowd;
+pub(crate) use kill9::{KEYS_DIVISOR, KillCampaign};
 pub(crate) use operation::DEADLINES;
-pub(crate) use resp::{Address, Connection};
-pub(crate) use server::{Kind, Programs, free_port, small_limits};
+pub(crate) use resp::{Address, RespConnection};
+pub(crate) use server::{Programs, ServerKind, free_port, small_limits};

@@ -6,7 +6,7 @@ pub(super) type Bytes = Vec<u8>;
 
 /// The value of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Value {
+pub(super) enum ModelValue {
     Text(Bytes),
     Hash(BTreeMap<Bytes, Bytes>),
     List(VecDeque<Bytes>),
@@ -16,7 +16,7 @@ pub(super) enum Value {
     Stream(Vec<(u64, Bytes)>),
 }
 
-impl Value {
+impl ModelValue {
     /// True for what the server removes together with its last element. A stream stays.
     fn is_gone(&self) -> bool {
         match self {
@@ -32,7 +32,7 @@ impl Value {
 /// A key's value and the instant at which it expires, in milliseconds since 1970.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Entry {
-    pub(super) value: Value,
+    pub(super) value: ModelValue,
     pub(super) deadline: Option<u64>,
 }
 
@@ -41,7 +41,7 @@ pub(super) type State = BTreeMap<String, Entry>;
 
 /// One change of one key.
 #[derive(Clone, Debug)]
-pub(super) enum Change {
+pub(super) enum KeyChange {
     Set(Bytes),
     SetUntil(Bytes, u64),
     Append(Bytes),
@@ -74,77 +74,77 @@ pub(super) enum Change {
 /// The hash, list, ... under a key, made if it is not there.
 macro_rules! of_kind {
     ($state:expr, $key:expr, $kind:ident) => {{
-        let new = || Entry { value: Value::$kind(Default::default()), deadline: None };
+        let new = || Entry { value: ModelValue::$kind(Default::default()), deadline: None };
         match &mut $state.entry($key.to_owned()).or_insert_with(new).value {
-            Value::$kind(value) => value,
+            ModelValue::$kind(value) => value,
             other => panic!("{} is a key of another kind: {other:?}", $key),
         }
     }};
 }
 
 /// Applies a change, as the server does.
-pub(super) fn apply(state: &mut State, key: &str, change: &Change) {
-    let plain = |value| Entry { value: Value::Text(value), deadline: None };
+pub(super) fn apply(state: &mut State, key: &str, change: &KeyChange) {
+    let plain = |value| Entry { value: ModelValue::Text(value), deadline: None };
     match change {
-        Change::Set(value) => {
+        KeyChange::Set(value) => {
             state.insert(key.into(), plain(value.clone()));
         }
-        Change::SetUntil(value, deadline) => {
+        KeyChange::SetUntil(value, deadline) => {
             state.insert(key.into(), Entry { deadline: Some(*deadline), ..plain(value.clone()) });
         }
-        Change::Append(more) => of_kind!(state, key, Text).extend_from_slice(more),
-        Change::Increment(by) => {
+        KeyChange::Append(more) => of_kind!(state, key, Text).extend_from_slice(more),
+        KeyChange::Increment(by) => {
             let text = of_kind!(state, key, Text);
             let number: i64 = std::str::from_utf8(text).ok().and_then(|t| t.parse().ok()).unwrap_or(0);
             *text = (number + by).to_string().into_bytes();
         }
-        Change::Remove => {
+        KeyChange::Remove => {
             state.remove(key);
         }
-        Change::HashSet(fields) => of_kind!(state, key, Hash).extend(fields.iter().cloned()),
-        Change::HashRemove(field) => {
+        KeyChange::HashSet(fields) => of_kind!(state, key, Hash).extend(fields.iter().cloned()),
+        KeyChange::HashRemove(field) => {
             of_kind!(state, key, Hash).remove(field);
         }
-        Change::PushRight(values) => of_kind!(state, key, List).extend(values.iter().cloned()),
-        Change::PushLeft(value) => of_kind!(state, key, List).push_front(value.clone()),
-        Change::PopLeft => {
+        KeyChange::PushRight(values) => of_kind!(state, key, List).extend(values.iter().cloned()),
+        KeyChange::PushLeft(value) => of_kind!(state, key, List).push_front(value.clone()),
+        KeyChange::PopLeft => {
             of_kind!(state, key, List).pop_front();
         }
-        Change::Trim(most) => {
+        KeyChange::Trim(most) => {
             let list = of_kind!(state, key, List);
             list.drain(..list.len().saturating_sub(*most));
         }
-        Change::SetAdd(members) => of_kind!(state, key, Set).extend(members.iter().cloned()),
-        Change::SetRemove(member) => {
+        KeyChange::SetAdd(members) => of_kind!(state, key, Set).extend(members.iter().cloned()),
+        KeyChange::SetRemove(member) => {
             of_kind!(state, key, Set).remove(member);
         }
-        Change::SortedAdd(member, score) => {
+        KeyChange::SortedAdd(member, score) => {
             of_kind!(state, key, Sorted).insert(member.clone(), *score);
         }
-        Change::SortedRemove(member) => {
+        KeyChange::SortedRemove(member) => {
             of_kind!(state, key, Sorted).remove(member);
         }
-        Change::StreamAdd(id, value, most) => {
+        KeyChange::StreamAdd(id, value, most) => {
             let stream = of_kind!(state, key, Stream);
             stream.push((*id, value.clone()));
             stream.drain(..stream.len().saturating_sub(*most));
         }
-        Change::Until(deadline) => {
+        KeyChange::Until(deadline) => {
             if let Some(entry) = state.get_mut(key) {
                 entry.deadline = Some(*deadline);
             }
         }
-        Change::Rename(to) => {
+        KeyChange::Rename(to) => {
             if let Some(entry) = state.remove(key) {
                 state.insert(to.clone(), entry);
             }
         }
-        Change::Copy(to) => {
+        KeyChange::Copy(to) => {
             if let Some(entry) = state.get(key).cloned() {
                 state.insert(to.clone(), entry);
             }
         }
-        Change::Flush => state.clear(),
+        KeyChange::Flush => state.clear(),
     }
     if state.get(key).is_some_and(|entry| entry.value.is_gone()) {
         state.remove(key);
@@ -152,10 +152,10 @@ pub(super) fn apply(state: &mut State, key: &str, change: &Change) {
 }
 
 /// The keys that `change` of `key` may make different; none stands for all.
-pub(super) fn touched<'a>(key: &'a str, change: &'a Change) -> Option<Vec<&'a str>> {
+pub(super) fn touched<'a>(key: &'a str, change: &'a KeyChange) -> Option<Vec<&'a str>> {
     match change {
-        Change::Flush => None,
-        Change::Rename(to) | Change::Copy(to) => Some(vec![key, to]),
+        KeyChange::Flush => None,
+        KeyChange::Rename(to) | KeyChange::Copy(to) => Some(vec![key, to]),
         _ => Some(vec![key]),
     }
 }
@@ -167,16 +167,16 @@ mod tests {
     #[test]
     fn a_collection_goes_with_its_last_element_and_a_stream_stays() {
         let mut state = State::new();
-        apply(&mut state, "h", &Change::HashSet(vec![(b"f".to_vec(), b"1".to_vec())]));
-        apply(&mut state, "h", &Change::HashRemove(b"f".to_vec()));
-        apply(&mut state, "l", &Change::PopLeft);
-        apply(&mut state, "x", &Change::StreamAdd(1, b"1".to_vec(), 0));
+        apply(&mut state, "h", &KeyChange::HashSet(vec![(b"f".to_vec(), b"1".to_vec())]));
+        apply(&mut state, "h", &KeyChange::HashRemove(b"f".to_vec()));
+        apply(&mut state, "l", &KeyChange::PopLeft);
+        apply(&mut state, "x", &KeyChange::StreamAdd(1, b"1".to_vec(), 0));
         assert_eq!(state.keys().collect::<Vec<_>>(), ["x"]);
-        apply(&mut state, "i", &Change::Increment(5));
-        apply(&mut state, "i", &Change::Increment(-7));
-        apply(&mut state, "i", &Change::Copy("j".into()));
-        assert_eq!(state["j"].value, Value::Text(b"-2".to_vec()));
-        apply(&mut state, "", &Change::Flush);
+        apply(&mut state, "i", &KeyChange::Increment(5));
+        apply(&mut state, "i", &KeyChange::Increment(-7));
+        apply(&mut state, "i", &KeyChange::Copy("j".into()));
+        assert_eq!(state["j"].value, ModelValue::Text(b"-2".to_vec()));
+        apply(&mut state, "", &KeyChange::Flush);
         assert!(state.is_empty());
     }
 }

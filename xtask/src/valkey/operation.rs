@@ -1,6 +1,6 @@
 //! What clients do: an operation changes one or several keys, by a command, a transaction, a script or a function.
 
-use super::model::{Bytes, Change};
+use super::model::{Bytes, KeyChange};
 use super::resp::Words;
 use rand::Rng;
 use rand::rngs::StdRng;
@@ -34,7 +34,7 @@ pub(super) struct Operation {
     /// 1, 2, 3, ... for each client.
     pub(super) number: u64,
     pub(super) form: Form,
-    pub(super) changes: Vec<(String, Change)>,
+    pub(super) changes: Vec<(String, KeyChange)>,
     pub(super) transfer: Option<Transfer>,
 }
 
@@ -100,7 +100,7 @@ impl Operation {
 }
 
 /// A change as a command.
-fn command(key: &str, change: &Change) -> Words {
+fn command(key: &str, change: &KeyChange) -> Words {
     let of = |name: &str, rest: &[&[u8]]| -> Words {
         let head = [name.as_bytes(), key.as_bytes()];
         head.iter().chain(rest).map(|word| word.to_vec()).collect()
@@ -111,31 +111,31 @@ fn command(key: &str, change: &Change) -> Words {
     };
     let text = |number: u64| number.to_string().into_bytes();
     match change {
-        Change::Set(value) => of("SET", &[value]),
-        Change::SetUntil(value, deadline) => of("SET", &[value, b"PXAT", &text(*deadline)]),
-        Change::Append(more) => of("APPEND", &[more]),
-        Change::Increment(by) => of("INCRBY", &[by.to_string().as_bytes()]),
-        Change::Remove => of("UNLINK", &[]),
-        Change::HashSet(fields) => {
+        KeyChange::Set(value) => of("SET", &[value]),
+        KeyChange::SetUntil(value, deadline) => of("SET", &[value, b"PXAT", &text(*deadline)]),
+        KeyChange::Append(more) => of("APPEND", &[more]),
+        KeyChange::Increment(by) => of("INCRBY", &[by.to_string().as_bytes()]),
+        KeyChange::Remove => of("UNLINK", &[]),
+        KeyChange::HashSet(fields) => {
             all("HSET", &fields.iter().flat_map(|(f, v)| [f.clone(), v.clone()]).collect::<Vec<_>>())
         }
-        Change::HashRemove(field) => of("HDEL", &[field]),
-        Change::PushRight(values) => all("RPUSH", values),
-        Change::PushLeft(value) => of("LPUSH", &[value]),
-        Change::PopLeft => of("LPOP", &[]),
-        Change::Trim(most) => of("LTRIM", &[format!("-{most}").as_bytes(), b"-1"]),
-        Change::SetAdd(members) => all("SADD", members),
-        Change::SetRemove(member) => of("SREM", &[member]),
-        Change::SortedAdd(member, score) => of("ZADD", &[score.to_string().as_bytes(), member]),
-        Change::SortedRemove(member) => of("ZREM", &[member]),
-        Change::StreamAdd(id, value, most) => {
+        KeyChange::HashRemove(field) => of("HDEL", &[field]),
+        KeyChange::PushRight(values) => all("RPUSH", values),
+        KeyChange::PushLeft(value) => of("LPUSH", &[value]),
+        KeyChange::PopLeft => of("LPOP", &[]),
+        KeyChange::Trim(most) => of("LTRIM", &[format!("-{most}").as_bytes(), b"-1"]),
+        KeyChange::SetAdd(members) => all("SADD", members),
+        KeyChange::SetRemove(member) => of("SREM", &[member]),
+        KeyChange::SortedAdd(member, score) => of("ZADD", &[score.to_string().as_bytes(), member]),
+        KeyChange::SortedRemove(member) => of("ZREM", &[member]),
+        KeyChange::StreamAdd(id, value, most) => {
             let id = format!("{id}-0");
             of("XADD", &[b"MAXLEN", b"=", most.to_string().as_bytes(), id.as_bytes(), b"v", value])
         }
-        Change::Until(deadline) => of("PEXPIREAT", &[&text(*deadline)]),
-        Change::Rename(to) => of("RENAME", &[to.as_bytes()]),
-        Change::Copy(to) => of("COPY", &[to.as_bytes(), b"REPLACE"]),
-        Change::Flush => super::resp::words(&["FLUSHDB", "ASYNC"]),
+        KeyChange::Until(deadline) => of("PEXPIREAT", &[&text(*deadline)]),
+        KeyChange::Rename(to) => of("RENAME", &[to.as_bytes()]),
+        KeyChange::Copy(to) => of("COPY", &[to.as_bytes(), b"REPLACE"]),
+        KeyChange::Flush => super::resp::words(&["FLUSHDB", "ASYNC"]),
     }
 }
 
@@ -168,17 +168,18 @@ impl Generator {
             740..860 => (Form::Transaction, self.changes()),
             860..940 => (Form::Script, self.changes()),
             940..999 => (Form::Function, self.changes()),
-            _ if self.rng.random_ratio(1, 4) => (Form::Command, vec![(String::new(), Change::Flush)]),
+            _ if self.rng.random_ratio(1, 4) => (Form::Command, vec![(String::new(), KeyChange::Flush)]),
             _ => (Form::Command, vec![self.change()]),
         };
         // An identifier serves once in a stream.
         let mut streams = BTreeSet::new();
-        changes
-            .retain(|(key, change)| !matches!(change, Change::StreamAdd(..)) || streams.insert(key.clone()));
+        changes.retain(|(key, change)| {
+            !matches!(change, KeyChange::StreamAdd(..)) || streams.insert(key.clone())
+        });
         if matches!(form, Form::Script | Form::Function) {
             // A RENAME of a key that is not there would end a script half-way, as an error of any command does.
-            changes.retain(|(_, change)| !matches!(change, Change::Rename(_)));
-            changes.push((self.key("i"), Change::Increment(1)));
+            changes.retain(|(_, change)| !matches!(change, KeyChange::Rename(_)));
+            changes.push((self.key("i"), KeyChange::Increment(1)));
         }
         let transfers = form != Form::Command && self.rng.random_ratio(1, 3);
         let transfer = transfers.then(|| Transfer {
@@ -194,7 +195,7 @@ impl Generator {
         format!("{kind}:{}", self.rng.random_range(0..self.keys))
     }
 
-    fn changes(&mut self) -> Vec<(String, Change)> {
+    fn changes(&mut self) -> Vec<(String, KeyChange)> {
         (0..self.rng.random_range(2..6)).map(|_| self.change()).collect()
     }
 
@@ -216,21 +217,21 @@ impl Generator {
         if is_number { number.to_string().into_bytes() } else { format!("m{number}").into_bytes() }
     }
 
-    fn change(&mut self) -> (String, Change) {
+    fn change(&mut self) -> (String, KeyChange) {
         match self.rng.random_range(0..100) {
-            0..14 => (self.key("s"), Change::Set(self.value())),
-            14..20 => (self.key("s"), Change::Remove),
+            0..14 => (self.key("s"), KeyChange::Set(self.value())),
+            14..20 => (self.key("s"), KeyChange::Remove),
             20..28 => self.expiring(),
-            28..33 => (self.key("a"), Change::Append(b"abcdefgh".repeat(3))),
-            33..34 => (self.key("a"), Change::Remove),
-            34..40 => (self.key("i"), Change::Increment(self.rng.random_range(-5..50))),
+            28..33 => (self.key("a"), KeyChange::Append(b"abcdefgh".repeat(3))),
+            33..34 => (self.key("a"), KeyChange::Remove),
+            34..40 => (self.key("i"), KeyChange::Increment(self.rng.random_range(-5..50))),
             40..43 => {
                 let (from, to) = self.two_keys();
-                (from, Change::Copy(to))
+                (from, KeyChange::Copy(to))
             }
             43..45 => {
                 let (from, to) = self.two_keys();
-                (from, Change::Rename(to))
+                (from, KeyChange::Rename(to))
             }
             45..57 => self.hash(),
             57..70 => self.list(),
@@ -238,7 +239,7 @@ impl Generator {
             80..90 => self.sorted(),
             _ => {
                 let most = self.rng.random_range(3..30);
-                (self.key("x"), Change::StreamAdd(self.number, self.value(), most))
+                (self.key("x"), KeyChange::StreamAdd(self.number, self.value(), most))
             }
         }
     }
@@ -252,14 +253,14 @@ impl Generator {
         (from, to)
     }
 
-    fn expiring(&mut self) -> (String, Change) {
+    fn expiring(&mut self) -> (String, KeyChange) {
         let keys = self.keys * if self.ballast { 4 } else { 1 };
         let key = format!("e:{}", self.rng.random_range(0..keys));
         let mut value = self.value();
         if self.ballast {
             value.resize(48_000, b'.');
         }
-        (key, Change::SetUntil(value, self.deadline()))
+        (key, KeyChange::SetUntil(value, self.deadline()))
     }
 
     /// Soon, or after the end of the test.
@@ -268,52 +269,53 @@ impl Generator {
         now() + if soon { self.rng.random_range(SOON_MS) } else { 1_000_000_000 }
     }
 
-    fn hash(&mut self) -> (String, Change) {
+    fn hash(&mut self) -> (String, KeyChange) {
         let key = self.key("h");
         let field = self.member(&key);
         if self.rng.random_ratio(1, 5) {
-            return (key, Change::HashRemove(field));
+            return (key, KeyChange::HashRemove(field));
         }
         let number = self.number.to_string().into_bytes();
-        (key, Change::HashSet(vec![(b"n".to_vec(), number), (field, self.value())]))
+        (key, KeyChange::HashSet(vec![(b"n".to_vec(), number), (field, self.value())]))
     }
 
-    fn list(&mut self) -> (String, Change) {
+    fn list(&mut self) -> (String, KeyChange) {
         let key = self.key("l");
         let change = match self.rng.random_range(0..8) {
-            0..4 => Change::PushRight((0..self.rng.random_range(1..4)).map(|_| self.value()).collect()),
-            4..5 => Change::PushLeft(self.value()),
-            5..6 => Change::PopLeft,
-            6..7 => Change::Trim(if key.ends_with(":0") { 200 } else { 5 }),
-            _ => Change::Remove,
+            0..4 => KeyChange::PushRight((0..self.rng.random_range(1..4)).map(|_| self.value()).collect()),
+            4..5 => KeyChange::PushLeft(self.value()),
+            5..6 => KeyChange::PopLeft,
+            6..7 => KeyChange::Trim(if key.ends_with(":0") { 200 } else { 5 }),
+            _ => KeyChange::Remove,
         };
         (key, change)
     }
 
-    fn set(&mut self) -> (String, Change) {
+    fn set(&mut self) -> (String, KeyChange) {
         let key = self.key("S");
         let member = self.member(&key);
         let change = match self.rng.random_range(0..4) {
-            0 => Change::SetRemove(member),
-            1 => Change::SetAdd(vec![member, self.member(&key), self.member(&key)]),
-            _ => Change::SetAdd(vec![member]),
+            0 => KeyChange::SetRemove(member),
+            1 => KeyChange::SetAdd(vec![member, self.member(&key), self.member(&key)]),
+            _ => KeyChange::SetAdd(vec![member]),
         };
         (key, change)
     }
 
-    fn sorted(&mut self) -> (String, Change) {
+    fn sorted(&mut self) -> (String, KeyChange) {
         let key = self.key("z");
         let member = self.member(&key);
         let remove = self.rng.random_ratio(1, 4);
         let score = self.rng.random_range(-1_000_000..1_000_000);
-        (key, if remove { Change::SortedRemove(member) } else { Change::SortedAdd(member, score) })
+        (key, if remove { KeyChange::SortedRemove(member) } else { KeyChange::SortedAdd(member, score) })
     }
 
-    fn wave(&mut self) -> Vec<(String, Change)> {
+    fn wave(&mut self) -> Vec<(String, KeyChange)> {
         let mut changes = Vec::new();
         for _ in 0..16 {
             let key = format!("w:{}", self.wave);
-            changes.push((key, if self.is_falling { Change::Remove } else { Change::Set(b"w".to_vec()) }));
+            changes
+                .push((key, if self.is_falling { KeyChange::Remove } else { KeyChange::Set(b"w".to_vec()) }));
             match (self.is_falling, self.wave) {
                 (false, WAVE_KEYS) => self.is_falling = true,
                 (true, 0) => self.is_falling = false,
@@ -324,10 +326,10 @@ impl Generator {
         changes
     }
 
-    fn expiring_hash(&mut self) -> Vec<(String, Change)> {
+    fn expiring_hash(&mut self) -> Vec<(String, KeyChange)> {
         let key = self.key("E");
         let fields = (0..12).map(|_| (self.member("E:1"), self.value())).collect();
-        let until = Change::Until(self.deadline());
-        vec![(key.clone(), Change::Remove), (key.clone(), Change::HashSet(fields)), (key, until)]
+        let until = KeyChange::Until(self.deadline());
+        vec![(key.clone(), KeyChange::Remove), (key.clone(), KeyChange::HashSet(fields)), (key, until)]
     }
 }

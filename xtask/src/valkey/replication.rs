@@ -2,11 +2,11 @@
 //! and under Sentinel, with SIGKILL in all of them.
 
 use super::counters::{catch_up, compare, offset, wait_until};
-use super::crowd::Crowd;
-use super::fleet::{Bench, Synchronisations, port};
+use super::crowd::ClientCrowd;
+use super::fleet::{FleetBench, Synchronisations, port};
 use super::operation::DEADLINES;
-use super::resp::{Address, Connection};
-use super::server::{self, Kind, Programs, Server, Setup};
+use super::resp::{Address, RespConnection};
+use super::server::{self, Programs, ServerKind, Setup, ValkeyServer};
 use super::{cluster, sentinel};
 use crate::tree;
 use anyhow::{Context, Result, ensure};
@@ -39,8 +39,8 @@ pub(crate) struct Args {
     #[arg(long, value_enum, value_delimiter = ',')]
     only: Vec<Case>,
     /// In the place of the durable server
-    #[arg(long, value_enum, default_value_t = Kind::Durable)]
-    kind: Kind,
+    #[arg(long, value_enum, default_value_t = ServerKind::Durable)]
+    kind: ServerKind,
     #[command(flatten)]
     programs: Programs,
 }
@@ -67,7 +67,7 @@ pub(crate) fn run(args: Args) -> Result<()> {
     let all = [Case::Primary, Case::Replica, Case::Cluster, Case::Sentinel];
     let cases = if args.only.is_empty() { all.to_vec() } else { args.only };
     for case in cases {
-        let mut bench = Bench {
+        let mut bench = FleetBench {
             rounds: args.rounds,
             rng: StdRng::seed_from_u64(args.seed),
             findings: Vec::new(),
@@ -107,8 +107,8 @@ fn follow(setup: Setup, primary: &Setup) -> Setup {
 
 /// Runs the clients on `address` until so many operations were acknowledged; `end` then ends their connections.
 fn work(
-    bench: &mut Bench,
-    crowd: &mut Crowd,
+    bench: &mut FleetBench,
+    crowd: &mut ClientCrowd,
     address: &Address,
     end: impl FnOnce() -> Result<()>,
 ) -> Result<()> {
@@ -122,7 +122,7 @@ fn work(
     })
 }
 
-fn end_clients(connection: &mut Connection) -> Result<()> {
+fn end_clients(connection: &mut RespConnection) -> Result<()> {
     connection.ask(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"])?;
     Ok(())
 }
@@ -130,15 +130,15 @@ fn end_clients(connection: &mut Connection) -> Result<()> {
 /// A durable primary and its stock replica.
 struct Pair {
     durable: Setup,
-    server: Server,
-    primary: Connection,
-    replica: Connection,
+    server: ValkeyServer,
+    primary: RespConnection,
+    replica: RespConnection,
 }
 
 impl Pair {
     /// Starts the primary, which was killed, again. Its replica has nothing that it lost, and goes on by the stream if
     /// it had all of it.
-    fn resume(&mut self, bench: &mut Bench, what: &str) -> Result<Synchronisations> {
+    fn resume(&mut self, bench: &mut FleetBench, what: &str) -> Result<Synchronisations> {
         let Self { durable, server, primary, replica } = self;
         wait_until("the replica notices", Duration::from_secs(20), || {
             Ok(replica.info("replication", "master_link_status")? == "down")
@@ -165,23 +165,23 @@ impl Pair {
 
 /// A stock replica never has what its primary lost, and goes on after each of its kills: by the stream where it had all
 /// of the durable one, which is always so in a pause.
-fn primary(bench: &mut Bench) -> Result<String> {
+fn primary(bench: &mut FleetBench) -> Result<String> {
     let durable = bench.durable("primary", 0)?;
     let stock = follow(bench.stock("replica", 0)?, &durable);
     let (server, primary) = durable.start()?;
     let (_replica, replica) = stock.start()?;
     let mut pair = Pair { durable, server, primary, replica };
-    Crowd::prepare(&mut pair.primary)?;
+    ClientCrowd::prepare(&mut pair.primary)?;
     catch_up(&mut pair.primary, &mut pair.replica)?;
     pair.server.kill()?;
     let (mut busy, mut idle) = (Synchronisations::default(), pair.resume(bench, "without load")?);
-    let mut crowd = Crowd::new(CLIENT_COUNT, KEY_COUNT, FLOODS);
+    let mut crowd = ClientCrowd::new(CLIENT_COUNT, KEY_COUNT, FLOODS);
     for round in 0..bench.rounds {
         let is_idle = !round.is_multiple_of(2);
         let address = pair.durable.address.clone();
         if is_idle {
             work(bench, &mut crowd, &address, || end_clients(&mut pair.primary))?;
-            pair.primary = Connection::open(&address)?;
+            pair.primary = RespConnection::open(&address)?;
             // The stream ends with the deletion of the keys that expire.
             std::thread::sleep(DEADLINES);
             crowd.settle(&mut pair.primary)?;
@@ -209,25 +209,25 @@ fn primary(bench: &mut Bench) -> Result<String> {
 
 /// A durable replica has what it had before a kill, and continues by the stream. One that was a primary meanwhile
 /// synchronises in full.
-fn replica(bench: &mut Bench) -> Result<String> {
+fn replica(bench: &mut FleetBench) -> Result<String> {
     let stock = bench.stock("primary", 0)?;
     let alone = bench.durable("replica", 0)?;
     let durable = follow(alone.clone(), &stock);
     let (_primary, mut primary) = stock.start()?;
     let (mut server, mut replica) = durable.start()?;
-    Crowd::prepare(&mut primary)?;
+    ClientCrowd::prepare(&mut primary)?;
     catch_up(&mut primary, &mut replica)?;
     let mut killed = Synchronisations::default();
-    let mut crowd = Crowd::new(CLIENT_COUNT, KEY_COUNT, FLOODS);
+    let mut crowd = ClientCrowd::new(CLIENT_COUNT, KEY_COUNT, FLOODS);
     for round in 0..bench.rounds {
         let before = Synchronisations::of(&mut primary)?;
-        let mut ending = Connection::open(&stock.address)?;
+        let mut ending = RespConnection::open(&stock.address)?;
         work(bench, &mut crowd, &stock.address, || {
             server.kill()?;
             end_clients(&mut ending)
         })?;
         // `end_clients` has ended this chore's connection, too.
-        primary = Connection::open(&stock.address)?;
+        primary = RespConnection::open(&stock.address)?;
         (server, replica) = durable.start()?;
         std::thread::sleep(DEADLINES);
         crowd.settle(&mut primary)?;

@@ -82,12 +82,12 @@ impl Stream for UnixStream {}
 impl Stream for TcpStream {}
 
 /// A connection.
-pub(crate) struct Connection {
+pub(crate) struct RespConnection {
     reader: BufReader<Box<dyn Stream>>,
     unsent: Vec<u8>,
 }
 
-impl Connection {
+impl RespConnection {
     /// # Errors
     /// Nothing listens there.
     pub(crate) fn open(address: &Address) -> io::Result<Self> {

@@ -1,9 +1,9 @@
 //! A durable primary with a stock replica under three Sentinels: the two cases of `cluster.rs`.
 
-use super::counters::{Counters, Due, catch_up, compare, offset, role, wait_until};
-use super::fleet::{Bench, Synchronisations, port};
-use super::resp::Connection;
-use super::server::Server;
+use super::counters::{Due, KeyCounters, catch_up, compare, offset, role, wait_until};
+use super::fleet::{FleetBench, Synchronisations, port};
+use super::resp::RespConnection;
+use super::server::ValkeyServer;
 use anyhow::{Context, Result};
 use rand::Rng;
 use std::process::{Child, Command, Stdio};
@@ -27,7 +27,7 @@ impl Drop for Sentinels {
     }
 }
 
-fn start_sentinels(bench: &Bench, primary: u16) -> Result<Sentinels> {
+fn start_sentinels(bench: &FleetBench, primary: u16) -> Result<Sentinels> {
     let mut sentinels = Sentinels(Vec::new());
     for number in 0..SENTINEL_COUNT {
         let setup = bench.stock(&format!("sentinel-{number}"), 0)?;
@@ -46,7 +46,7 @@ fn start_sentinels(bench: &Bench, primary: u16) -> Result<Sentinels> {
         sentinels.0.push(command.spawn().context("cannot start a Sentinel")?);
         let mut connection = None;
         wait_until("the Sentinel answers", LIMIT, || {
-            connection = Connection::open(&setup.address).ok();
+            connection = RespConnection::open(&setup.address).ok();
             Ok(connection.is_some())
         })?;
     }
@@ -55,10 +55,10 @@ fn start_sentinels(bench: &Bench, primary: u16) -> Result<Sentinels> {
 
 /// Writes, kills, and ends the writer.
 fn write_and_kill(
-    bench: &mut Bench,
+    bench: &mut FleetBench,
     address: &super::resp::Address,
-    counters: &mut Counters,
-    server: &mut Server,
+    counters: &mut KeyCounters,
+    server: &mut ValkeyServer,
     waits: bool,
 ) -> Result<()> {
     let stop = AtomicBool::new(false);
@@ -73,7 +73,7 @@ fn write_and_kill(
 }
 
 /// The case.
-pub(super) fn run(bench: &mut Bench) -> Result<String> {
+pub(super) fn run(bench: &mut FleetBench) -> Result<String> {
     let durable = bench.durable("primary", 0)?;
     let mut stock = bench.stock("replica", 0)?;
     stock.directives.extend(["--replicaof".into(), "127.0.0.1".into(), port(&durable).to_string()]);
@@ -83,7 +83,7 @@ pub(super) fn run(bench: &mut Bench) -> Result<String> {
     let _sentinels = start_sentinels(bench, port(&durable))?;
     // Sentinels learn of replicas and of each other by messages that come every ten and two seconds.
     std::thread::sleep(Duration::from_secs(12));
-    let mut counters = Counters::new("one");
+    let mut counters = KeyCounters::new("one");
     let mut made = Synchronisations::default();
     for round in 0..bench.rounds {
         write_and_kill(bench, &durable.address, &mut counters, &mut server, false)?;
@@ -110,17 +110,17 @@ pub(super) fn run(bench: &mut Bench) -> Result<String> {
     write_and_kill(bench, &durable.address, &mut counters, &mut server, true)?;
     // A Sentinel ends all connections of the server that it promotes.
     wait_until("the replica is promoted", LIMIT, || {
-        let Ok(mut connection) = Connection::open(&stock.address) else { return Ok(false) };
+        let Ok(mut connection) = RespConnection::open(&stock.address) else { return Ok(false) };
         Ok(role(&mut connection).is_ok_and(|role| role == "master"))
     })?;
-    replica = Connection::open(&stock.address).context("cannot connect to the promoted replica")?;
+    replica = RespConnection::open(&stock.address).context("cannot connect to the promoted replica")?;
     counters.check(&mut replica, Due::Waited, &mut bench.findings)?;
     let _server = durable.start()?;
     wait_until("the old primary follows", LIMIT, || {
-        let Ok(mut connection) = Connection::open(&durable.address) else { return Ok(false) };
+        let Ok(mut connection) = RespConnection::open(&durable.address) else { return Ok(false) };
         Ok(role(&mut connection).is_ok_and(|role| role == "slave"))
     })?;
-    let mut old = Connection::open(&durable.address).context("cannot connect to the old primary")?;
+    let mut old = RespConnection::open(&durable.address).context("cannot connect to the old primary")?;
     catch_up(&mut replica, &mut old)?;
     compare("after a failover", &mut replica, &mut old, &mut bench.findings)?;
     Ok(format!(

@@ -1,6 +1,6 @@
 //! A server as a process: the durable one, or a stock one for comparison and as a peer.
 
-use super::resp::{Address, Connection};
+use super::resp::{Address, RespConnection};
 use crate::tree;
 use anyhow::{Context, Result, bail, ensure};
 use std::fs::OpenOptions;
@@ -64,7 +64,7 @@ fn absolute(path: &Path) -> Result<PathBuf> {
 
 /// What keeps the data of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Kind {
+pub(crate) enum ServerKind {
     /// The durable server
     Durable,
     /// A stock server with appendonly yes, appendfsync always: what the durable one is compared with
@@ -78,7 +78,7 @@ pub(crate) enum Kind {
 /// How to start a server.
 #[derive(Clone, Debug)]
 pub(super) struct Setup {
-    pub(super) kind: Kind,
+    pub(super) kind: ServerKind,
     pub(super) program: PathBuf,
     /// Its working directory, with its state and its log.
     pub(super) dir: PathBuf,
@@ -94,9 +94,9 @@ pub(super) struct Setup {
 }
 
 impl Setup {
-    pub(super) fn new(kind: Kind, programs: &Programs, dir: PathBuf, address: Address) -> Result<Self> {
+    pub(super) fn new(kind: ServerKind, programs: &Programs, dir: PathBuf, address: Address) -> Result<Self> {
         let program = match kind {
-            Kind::Durable => programs.durable()?,
+            ServerKind::Durable => programs.durable()?,
             _ => programs.valkey()?.join("src/valkey-server"),
         };
         let (medium, directives) = ("file".to_owned(), Vec::new());
@@ -124,7 +124,7 @@ impl Setup {
     }
 
     /// Starts the server and does not wait for it.
-    pub(super) fn spawn(&self) -> Result<Server> {
+    pub(super) fn spawn(&self) -> Result<ValkeyServer> {
         std::fs::create_dir_all(&self.dir).with_context(|| format!("cannot make {}", self.dir.display()))?;
         let log =
             OpenOptions::new().append(true).create(true).open(self.log()).context("cannot open the log")?;
@@ -140,12 +140,12 @@ impl Setup {
         }
         command.arg("--dir").arg(&self.dir).args(["--save", "", "--enable-debug-command", "yes"]);
         command.args(match self.kind {
-            Kind::Durable | Kind::Nothing => &[][..],
-            Kind::AofAlways => &["--appendonly", "yes", "--appendfsync", "always"],
-            Kind::AofEverysec => &["--appendonly", "yes", "--appendfsync", "everysec"],
+            ServerKind::Durable | ServerKind::Nothing => &[][..],
+            ServerKind::AofAlways => &["--appendonly", "yes", "--appendfsync", "always"],
+            ServerKind::AofEverysec => &["--appendonly", "yes", "--appendfsync", "everysec"],
         });
         command.args(&self.directives);
-        if self.kind == Kind::Durable {
+        if self.kind == ServerKind::Durable {
             self.environment(&mut command);
         }
         let child = command
@@ -154,11 +154,11 @@ impl Setup {
             .stderr(log)
             .spawn()
             .with_context(|| format!("cannot start {}", self.program.display()))?;
-        Ok(Server { child, address: self.address.clone(), log: self.log() })
+        Ok(ValkeyServer { child, address: self.address.clone(), log: self.log() })
     }
 
     /// Starts the server, waits until it serves, and connects.
-    pub(super) fn start(&self) -> Result<(Server, Connection)> {
+    pub(super) fn start(&self) -> Result<(ValkeyServer, RespConnection)> {
         let mut server = self.spawn()?;
         let connection = server.connect()?;
         Ok((server, connection))
@@ -178,18 +178,18 @@ impl Setup {
 }
 
 /// A running server; killed when dropped.
-pub(super) struct Server {
+pub(super) struct ValkeyServer {
     child: Child,
     address: Address,
     log: PathBuf,
 }
 
-impl Server {
+impl ValkeyServer {
     /// Connects as soon as the server serves.
-    pub(super) fn connect(&mut self) -> Result<Connection> {
+    pub(super) fn connect(&mut self) -> Result<RespConnection> {
         let since = Instant::now();
         loop {
-            if let Ok(mut connection) = Connection::open(&self.address)
+            if let Ok(mut connection) = RespConnection::open(&self.address)
                 // While it loads, it refuses.
                 && connection.ask(&["PING"]).is_ok()
             {
@@ -222,7 +222,7 @@ impl Server {
     }
 
     /// SHUTDOWN, and waits until the process is gone.
-    pub(super) fn shut_down(mut self, connection: &mut Connection) -> Result<()> {
+    pub(super) fn shut_down(mut self, connection: &mut RespConnection) -> Result<()> {
         connection.add(&super::resp::words(&["SHUTDOWN", "NOSAVE"]));
         connection.send().context("cannot send SHUTDOWN")?;
         let since = Instant::now();
@@ -234,7 +234,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for ValkeyServer {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();

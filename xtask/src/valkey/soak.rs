@@ -8,10 +8,10 @@
 //! `--planted` lets lazy frees drop what they are to free, and demands that this is found.
 
 use super::counters::wait_until;
-use super::crowd::Crowd;
+use super::crowd::ClientCrowd;
 use super::operation::DEADLINES;
-use super::resp::Connection;
-use super::server::{self, Kind, Programs, Server, Setup};
+use super::resp::RespConnection;
+use super::server::{self, Programs, ServerKind, Setup, ValkeyServer};
 use super::soak_bounds::{Cycle, Sample, judge};
 use crate::tree;
 use anyhow::{Context, Result, bail, ensure};
@@ -96,7 +96,7 @@ struct Soak {
 impl Soak {
     fn setup(&self, name: &str) -> Result<Setup> {
         let socket = server::socket(&format!("soak-{name}"));
-        let mut setup = Setup::new(Kind::Durable, &self.args.programs, self.dir.join(name), socket)?;
+        let mut setup = Setup::new(ServerKind::Durable, &self.args.programs, self.dir.join(name), socket)?;
         setup.medium = server::medium(&self.args.medium)?;
         setup.log_bytes = Some(LOG_BYTES);
         setup.directives = server::small_limits(false, false);
@@ -107,11 +107,11 @@ impl Soak {
         let mut setup = self.setup("load")?;
         setup.plant = self.args.planted.then(|| "grave".to_owned());
         let (mut server, mut connection) = setup.start()?;
-        Crowd::prepare(&mut connection)?;
+        ClientCrowd::prepare(&mut connection)?;
         let limit = Sample::take(&mut connection)?.used + MEMORY_BYTES;
         connection.ask(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"])?;
         connection.ask(&["CONFIG", "SET", "maxmemory", &limit.to_string()])?;
-        let mut crowd = Crowd::new(CLIENT_COUNT, KEY_COUNT, FLOODS);
+        let mut crowd = ClientCrowd::new(CLIENT_COUNT, KEY_COUNT, FLOODS);
         crowd.evicts = true;
         let length = Duration::from_secs_f64(self.args.minutes * 60.0) / CYCLES;
         println!(
@@ -156,9 +156,9 @@ impl Soak {
     fn cycle(
         &mut self,
         setup: &Setup,
-        server: &mut Server,
-        crowd: &mut Crowd,
-        connection: &mut Connection,
+        server: &mut ValkeyServer,
+        crowd: &mut ClientCrowd,
+        connection: &mut RespConnection,
         length: Duration,
     ) -> Result<Cycle> {
         let before = crowd.acknowledged;
@@ -205,12 +205,12 @@ impl Soak {
 
     fn kills(&mut self) -> Result<()> {
         let setup = self.setup("kills")?;
-        let mut crowd = Crowd::new(CLIENT_COUNT, KEY_COUNT, FLOODS);
+        let mut crowd = ClientCrowd::new(CLIENT_COUNT, KEY_COUNT, FLOODS);
         let begun = Instant::now();
         for kill in 0..self.args.kills {
             let (mut server, mut connection) = setup.start()?;
             if kill == 0 {
-                Crowd::prepare(&mut connection)?;
+                ClientCrowd::prepare(&mut connection)?;
             }
             crowd.settle(&mut connection)?;
             let after = self.rng.random_range(1..OPERATIONS_MAX);
@@ -261,7 +261,7 @@ impl Soak {
 }
 
 /// Waits for the lazy frees, and for the unit that has them; then samples.
-fn settled(connection: &mut Connection) -> Result<Sample> {
+fn settled(connection: &mut RespConnection) -> Result<Sample> {
     wait_until("all that was unlinked is freed", FREES_MAX, || Ok(Sample::take(connection)?.grave == 0))?;
     connection.ask(&["SET", "settled", "1"])?;
     connection.ask(&["DEL", "settled"])?;

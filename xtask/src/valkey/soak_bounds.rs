@@ -1,6 +1,6 @@
 //! What `redis-soak` measures, and what must be bounded.
 
-use super::resp::Connection;
+use super::resp::RespConnection;
 use anyhow::{Context, Result};
 use std::collections::HashMap;
 
@@ -30,7 +30,7 @@ pub(super) struct Sample {
 
 impl Sample {
     /// Asks INFO.
-    pub(super) fn take(connection: &mut Connection) -> Result<Self> {
+    pub(super) fn take(connection: &mut RespConnection) -> Result<Self> {
         let text = connection.ask(&["INFO", "everything"])?.string()?;
         let fields: HashMap<&str, &str> = text.lines().filter_map(|line| line.split_once(':')).collect();
         let number = |name: &str| -> Result<u64> {

@@ -4,7 +4,7 @@
 //! tree of links beside a copy of `tests`, where `src/valkey-server` is a script that gives each server a state in the
 //! directory of its configuration.
 
-use super::server::{self, Kind, Programs};
+use super::server::{self, Programs, ServerKind};
 use crate::tree;
 use anyhow::{Context, Result, bail, ensure};
 use std::collections::BTreeMap;
@@ -37,8 +37,8 @@ pub(crate) struct Args {
     #[arg(long)]
     fence: bool,
     /// The server under test; a stock one shows which tests fail on this machine anyway
-    #[arg(long, value_enum, default_value_t = Kind::Durable)]
-    kind: Kind,
+    #[arg(long, value_enum, default_value_t = ServerKind::Durable)]
+    kind: ServerKind,
     /// Run the slow tests, too
     #[arg(long)]
     slow: bool,
@@ -172,7 +172,7 @@ impl<'a> Suite<'a> {
     fn prepare(args: &'a Args) -> Result<Self> {
         let from = args.programs.valkey()?;
         let server = match args.kind {
-            Kind::Durable => args.programs.durable()?,
+            ServerKind::Durable => args.programs.durable()?,
             _ => from.join("src/valkey-server"),
         };
         let work = tree::target().join("redis-suite");
@@ -216,7 +216,7 @@ impl<'a> Suite<'a> {
         if empty {
             command.env("MANGROVE_SUITE_EMPTY", "1");
         }
-        if self.args.kind == Kind::Durable {
+        if self.args.kind == ServerKind::Durable {
             command.env("MANGROVE_SUITE_DURABLE", "1");
         }
         command.env("MANGROVE_SUITE_SERVER", &self.server).env("MANGROVE_REDIS_MEDIUM", &self.medium);

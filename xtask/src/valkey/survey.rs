@@ -1,9 +1,9 @@
 //! Reads a database back and compares it with what its client knows.
 
-use super::client::Ledger;
-use super::model::{Entry, State, Value, apply, touched};
+use super::client::ClientLedger;
+use super::model::{Entry, ModelValue, State, apply, touched};
 use super::operation::{self, ACCOUNT_COUNT, BALANCE};
-use super::resp::{Connection, Reply, Words, words};
+use super::resp::{Reply, RespConnection, Words, words};
 use anyhow::{Context, Result, bail, ensure};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,7 +26,7 @@ pub(super) struct Survey {
 impl Survey {
     /// Reads the database. Findings: counts and lookups that contradict what a walk finds.
     pub(super) fn take(
-        connection: &mut Connection,
+        connection: &mut RespConnection,
         database: usize,
         findings: &mut Vec<String>,
     ) -> Result<Self> {
@@ -74,12 +74,12 @@ impl Survey {
     }
 
     /// What a walk over a collection finds, a lookup finds as well.
-    fn look_up(&self, connection: &mut Connection, findings: &mut Vec<String>) -> Result<()> {
+    fn look_up(&self, connection: &mut RespConnection, findings: &mut Vec<String>) -> Result<()> {
         for (key, entry) in self.state.iter().filter(|(_, entry)| entry.deadline.is_none()) {
             let (name, members) = match &entry.value {
-                Value::Hash(hash) => ("HMGET", hash.keys().cloned().collect::<Vec<_>>()),
-                Value::Set(set) => ("SMISMEMBER", set.iter().cloned().collect()),
-                Value::Sorted(sorted) => ("ZMSCORE", sorted.keys().cloned().collect()),
+                ModelValue::Hash(hash) => ("HMGET", hash.keys().cloned().collect::<Vec<_>>()),
+                ModelValue::Set(set) => ("SMISMEMBER", set.iter().cloned().collect()),
+                ModelValue::Sorted(sorted) => ("ZMSCORE", sorted.keys().cloned().collect()),
                 _ => continue,
             };
             let mut command = words(&[name, key]);
@@ -116,7 +116,7 @@ impl Survey {
     /// Nothing is lost if it is the last acknowledged one, one that was read by another client, or a later one; and
     /// nothing is torn if it exists at all. The server runs a connection's commands in order and commits in that
     /// order, so a crash keeps a prefix of a client's operations.
-    pub(super) fn settle(&self, ledger: &mut Ledger, told: u64, evicts: bool) -> Option<String> {
+    pub(super) fn settle(&self, ledger: &mut ClientLedger, told: u64, evicts: bool) -> Option<String> {
         let mut model = std::mem::take(&mut ledger.state);
         let mut differing = self.differing(&model, evicts);
         let mut closest = (differing.clone(), ledger.acknowledged, String::new());
@@ -174,7 +174,7 @@ impl Survey {
 }
 
 /// The server's clock, in milliseconds since 1970. In a virtual machine it is not that of this process.
-fn clock(connection: &mut Connection) -> Result<u64> {
+fn clock(connection: &mut RespConnection) -> Result<u64> {
     let time = connection.ask(&["TIME"])?.list()?;
     let mut parts = time.into_iter().map(|part| -> Result<u64> { Ok(part.string()?.parse()?) });
     let (seconds, micros) = parts.next().zip(parts.next()).context("TIME has two parts")?;
@@ -194,9 +194,9 @@ fn fetch(key: &str) -> Words {
 }
 
 /// The answer to [`fetch`]; nothing if the key has expired since it was listed.
-fn parse(key: &str, reply: Reply) -> Result<Option<Value>> {
+fn parse(key: &str, reply: Reply) -> Result<Option<ModelValue>> {
     let Reply::List(list) = reply else {
-        return Ok(if reply == Reply::Nil { None } else { Some(Value::Text(reply.text()?)) });
+        return Ok(if reply == Reply::Nil { None } else { Some(ModelValue::Text(reply.text()?)) });
     };
     if list.is_empty() && !key.starts_with('x') {
         return Ok(None);
@@ -208,19 +208,19 @@ fn parse(key: &str, reply: Reply) -> Result<Option<Value>> {
             let id = id.string()?.strip_suffix("-0").context("not an identifier of ours")?.parse()?;
             Ok((id, fields.list()?.into_iter().nth(1).context("an entry without a value")?.text()?))
         };
-        return Ok(Some(Value::Stream(list.into_iter().map(entry).collect::<Result<_>>()?)));
+        return Ok(Some(ModelValue::Stream(list.into_iter().map(entry).collect::<Result<_>>()?)));
     }
     let words: Vec<Vec<u8>> = list.into_iter().map(Reply::text).collect::<Result<_>>()?;
     let pairs = || words.chunks_exact(2).map(|pair| (pair[0].clone(), pair[1].clone()));
     Ok(Some(match key.as_bytes()[0] {
-        b'h' | b'E' => Value::Hash(pairs().collect()),
-        b'l' => Value::List(words.into()),
-        b'S' => Value::Set(words.into_iter().collect()),
+        b'h' | b'E' => ModelValue::Hash(pairs().collect()),
+        b'l' => ModelValue::List(words.into()),
+        b'S' => ModelValue::Set(words.into_iter().collect()),
         b'z' => {
             let scores = pairs().map(|(member, score)| {
                 Ok((member, std::str::from_utf8(&score)?.parse().context("a score is a whole number here")?))
             });
-            Value::Sorted(scores.collect::<Result<BTreeMap<_, _>>>()?)
+            ModelValue::Sorted(scores.collect::<Result<BTreeMap<_, _>>>()?)
         }
         _ => bail!("{key} is of no kind of ours"),
     }))
@@ -260,7 +260,7 @@ fn brief(text: &str) -> String {
 }
 
 /// The accounts, at the beginning.
-pub(super) fn open_accounts(connection: &mut Connection) -> Result<()> {
+pub(super) fn open_accounts(connection: &mut RespConnection) -> Result<()> {
     connection.ask(&["SELECT", "0"])?;
     for number in 0..ACCOUNT_COUNT {
         connection.ask(&["SETNX", &operation::account(number), &BALANCE.to_string()])?;
@@ -269,7 +269,7 @@ pub(super) fn open_accounts(connection: &mut Connection) -> Result<()> {
 }
 
 /// Every transfer leaves the sum of the accounts as it is.
-pub(super) fn audit_accounts(connection: &mut Connection, findings: &mut Vec<String>) -> Result<()> {
+pub(super) fn audit_accounts(connection: &mut RespConnection, findings: &mut Vec<String>) -> Result<()> {
     connection.ask(&["SELECT", "0"])?;
     let mut sum = 0;
     for number in 0..ACCOUNT_COUNT {

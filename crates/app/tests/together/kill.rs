@@ -2,7 +2,7 @@
 //! nothing is there in part, and the histories of clients are linearizable across the crashes.
 
 use crate::common::{build, build_example, output, told};
-use mangrove_crashlab::linear::{Access, What, explain};
+use mangrove_crashlab::linear::{KeyOperation, What, explain};
 use mangrove_testkit::command::{Victim, wait_until};
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -149,7 +149,7 @@ fn rpc_mode_is_linearizable_across_crashes() {
     let (state, door) = (scratch.path().join("s"), scratch.path().join("door"));
     let begun = Instant::now();
     let clock = || begun.elapsed().as_nanos() as u64;
-    let (history, values) = (Mutex::new(Vec::<(u64, Access)>::new()), AtomicU32::new(1));
+    let (history, values) = (Mutex::new(Vec::<(u64, KeyOperation)>::new()), AtomicU32::new(1));
     let mut seed = SEED;
     for _ in 0..6 {
         let mut serving = Serving::start(&program, &state, &door);
@@ -179,7 +179,7 @@ fn rpc_mode_is_linearizable_across_crashes() {
                         if let (true, Ok(text)) = (write, &answer) {
                             assert!(text.starts_with("OK "), "{text}");
                         }
-                        mine.push((key, Access { begin, end, what }));
+                        mine.push((key, KeyOperation { begin, end, what }));
                         answers.fetch_add(u64::from(end.is_some()), Ordering::Relaxed);
                         if answer.is_err() {
                             break;
@@ -210,7 +210,7 @@ fn rpc_mode_is_linearizable_across_crashes() {
     assert!(term.success());
     assert!(serving.child.wait().expect("ends").success(), "an orderly end");
     for (key, &found) in (0..KEYS).zip(&found) {
-        let one: Vec<Access> =
+        let one: Vec<KeyOperation> =
             history.iter().filter(|(k, _)| *k == key).map(|(_, access)| access.clone()).collect();
         assert_eq!(explain(0, &one, found), Ok(()), "key {key}: {} operations", one.len());
     }

@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::bytes::class::{CLASS_BYTES, CLASSES};
 use crate::bytes::layout::{
-    BIN_COUNT, GROUP_PAGES, Group, PAGE_BYTES, PageBitmap, Span, class_of_span, kind, kind_of,
+    BIN_COUNT, GROUP_PAGES, PAGE_BYTES, PageBitmap, PageGroup, Span, class_of_span, kind, kind_of,
     shard_table_pages, what,
 };
-use crate::heap::Heap;
+use crate::heap::ArenaHeap;
 use crate::pages::bins::bin_for_audit;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -55,7 +55,7 @@ impl Entry {
     }
 }
 
-impl Heap {
+impl ArenaHeap {
     /// Counts everything. O(spans). No other thread changes the arena.
     #[must_use]
     pub fn stat(&self) -> ArenaStat {
@@ -204,7 +204,7 @@ impl Heap {
                 }
                 continue;
             }
-            let end = offset + size_of::<Group>() as u64;
+            let end = offset + size_of::<PageGroup>() as u64;
             if !is_own(offset, end) {
                 bad.push(format!(
                     "the description of group {group} does not lie in pages of the arena's own"

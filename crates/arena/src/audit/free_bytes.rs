@@ -6,13 +6,13 @@
 use crate::audit::freed_pages::FreedPages;
 use crate::bytes::class::CLASSES;
 use crate::bytes::layout::{PAGE_BYTES, Span, class_of_span, kind, kind_of};
-use crate::heap::{FREED_KEPT, Heap};
+use crate::heap::{ArenaHeap, FREED_KEPT};
 use mangrove_sys::prefetch_read;
 use std::sync::atomic::Ordering;
 
 /// Asked in the order of addresses; remembers the span of the last one.
 pub struct FreeBytes<'a> {
-    heap: &'a Heap,
+    heap: &'a ArenaHeap,
     /// Where anything may be free that is asked for, as far as that is known.
     among: Option<&'a [(usize, usize)]>,
     /// The same by pages, where `among` is not known.
@@ -23,7 +23,7 @@ pub struct FreeBytes<'a> {
     span: Option<&'a Span>,
 }
 
-impl Heap {
+impl ArenaHeap {
     /// Blocks and runs freed since the handle was made: while it stays the same, nothing in use became free.
     #[inline]
     pub fn frees(&self) -> u64 {
@@ -38,7 +38,7 @@ impl Heap {
         self.frees += 1;
     }
 
-    /// Forgets what was freed so far: [`Heap::bytes_freed_since`] is asked only about later frees from now on.
+    /// Forgets what was freed so far: [`ArenaHeap::bytes_freed_since`] is asked only about later frees from now on.
     #[inline]
     pub fn forget_freed(&mut self) {
         self.freed_pages.clear();
@@ -49,8 +49,8 @@ impl Heap {
         FreeBytes { heap: self, among: None, pages: None, from: 0, until: 0, span: None }
     }
 
-    /// As `free_bytes`, of what was freed since [`Heap::frees`] was `before`, which was not before the last
-    /// [`Heap::forget_freed`]; other free bytes may be told or not.
+    /// As `free_bytes`, of what was freed since [`ArenaHeap::frees`] was `before`, which was not before the last
+    /// [`ArenaHeap::forget_freed`]; other free bytes may be told or not.
     pub fn bytes_freed_since(&self, before: u64) -> FreeBytes<'_> {
         let count = (self.frees - before) as usize;
         let first = before as usize % FREED_KEPT;

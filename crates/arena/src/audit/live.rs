@@ -2,14 +2,14 @@
 
 use crate::bytes::class::SlabShape;
 use crate::bytes::layout::{PAGE_BYTES, class_of_span, kind, kind_of};
-use crate::heap::Heap;
+use crate::heap::ArenaHeap;
 use crate::view::ArenaView;
 use std::sync::atomic::Ordering;
 
 /// Address and bytes of each block in use and of each mapped range, in the order of addresses; a block has the bytes
 /// that may be used of it. Ends after a message, at the first span that cannot be one.
 pub struct Live<'a> {
-    heap: &'a Heap,
+    heap: &'a ArenaHeap,
     /// The span to look at next.
     page: u64,
     slab: Option<Slab>,
@@ -31,7 +31,7 @@ impl Slab {
     }
 }
 
-impl Heap {
+impl ArenaHeap {
     /// All that is in use. O(spans and blocks), nothing of it kept in memory. No other thread changes the arena
     /// meanwhile. After a crash, every block that recovery brought back is in use.
     #[must_use]

@@ -4,10 +4,10 @@
 use crate::blocks::slab::BadFree;
 use crate::bytes::class::{ALIGN_MIN, SMALL_BYTES_MAX, class_of};
 use crate::bytes::layout::{PAGE_BYTES, class_of_span, kind, kind_of, what};
-use crate::heap::Heap;
+use crate::heap::ArenaHeap;
 use crate::space::Words;
 
-impl Heap {
+impl ArenaHeap {
     /// A block of at least `bytes`, at a multiple of `align`, a power of two, and of 16; null when the region is full.
     /// Its content is undefined. Zero bytes give a block of their own. O(1); up to 16 KiB two to five words are read,
     /// and one is written, of the handle's own shard.
@@ -30,7 +30,7 @@ impl Heap {
         }
     }
 
-    /// As [`Heap::alloc_in`], every byte zero. Pages that were never allocated are zero already, and cost nothing
+    /// As [`ArenaHeap::alloc_in`], every byte zero. Pages that were never allocated are zero already, and cost nothing
     /// where nothing is undone; others are filled.
     ///
     /// # Errors

@@ -2,11 +2,11 @@
 
 use crate::blocks::slab::BadFree;
 use crate::bytes::class::ALIGN_MIN;
-use crate::heap::Heap;
+use crate::heap::ArenaHeap;
 use crate::space::{Writes, certain};
 use crate::view::NoWrites;
 
-impl Heap {
+impl ArenaHeap {
     /// A block of at least `bytes`, at a multiple of 16; null when the region is full. Its content is
     /// undefined. Zero bytes give a block of their own. O(1); a few nanoseconds up to 16 KiB.
     #[inline]
@@ -14,12 +14,12 @@ impl Heap {
         certain(self.alloc_in(w, bytes, ALIGN_MIN))
     }
 
-    /// As [`Heap::alloc`], at a multiple of `align`, a power of two.
+    /// As [`ArenaHeap::alloc`], at a multiple of `align`, a power of two.
     pub fn alloc_aligned<W: Writes>(&mut self, w: &mut W, bytes: usize, align: usize) -> *mut u8 {
         certain(self.alloc_in(w, bytes, align))
     }
 
-    /// As [`Heap::alloc_aligned`], every byte zero. Pages that were never allocated are zero already, and cost
+    /// As [`ArenaHeap::alloc_aligned`], every byte zero. Pages that were never allocated are zero already, and cost
     /// nothing; others are filled and reported.
     pub fn alloc_zeroed<W: Writes>(&mut self, w: &mut W, bytes: usize, align: usize) -> *mut u8 {
         certain(self.alloc_zeroed_in(w, bytes, align))

@@ -3,12 +3,12 @@
 use crate::blocks::slab::BadFree;
 use crate::bytes::class::SMALL_BYTES_MAX;
 use crate::bytes::layout::{PAGE_BYTES, kind, kind_of};
-use crate::heap::Heap;
+use crate::heap::ArenaHeap;
 use crate::space::Words;
 
-impl Heap {
-    /// As [`Heap::resize`], for any owner of the writes. A block that moves goes to a multiple of `align`, a power of
-    /// two, at which it was allocated.
+impl ArenaHeap {
+    /// As [`ArenaHeap::resize`], for any owner of the writes. A block that moves goes to a multiple of `align`, a power
+    /// of two, at which it was allocated.
     ///
     /// # Errors
     /// [`Words::Stop`]; inside, why there is no block in use: nothing changed.

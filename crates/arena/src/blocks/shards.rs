@@ -13,7 +13,7 @@
 use crate::bytes::layout::{
     CLASS_COUNT, PAGE_BYTES, PageBitmap, SHARD_COUNT_MAX, Shard, kind, shard_table_pages,
 };
-use crate::heap::{Current, Heap};
+use crate::heap::{ArenaHeap, Current};
 use crate::space::Words;
 use std::sync::atomic::Ordering;
 
@@ -24,7 +24,7 @@ const RESERVE_CUT_PAGES_MAX: u64 = RESERVE_PAGES / 4;
 /// A free run of this length contains [`RESERVE_PAGES`] at a multiple of them.
 const RESERVE_ROOM_PAGES: u64 = 2 * RESERVE_PAGES - 1;
 
-impl Heap {
+impl ArenaHeap {
     /// Makes a table of `count` shards (1 to 1,024), besides shard 0. An arena that has one keeps it. Returns the
     /// number of shards that the arena has then: 0 when the region is full. No other transaction runs meanwhile:
     /// handles look the table up outside of transactions.
@@ -66,7 +66,7 @@ impl Heap {
         self.current = [Current::NONE; CLASS_COUNT];
     }
 
-    /// As [`Heap::alloc_run`], from the shard's reserve if the run is short enough.
+    /// As [`ArenaHeap::alloc_run`], from the shard's reserve if the run is short enough.
     pub(crate) fn alloc_shard_run<W: Words>(
         &mut self,
         w: &mut W,

@@ -6,7 +6,7 @@
 
 use crate::bytes::class::{CLASSES, class_of};
 use crate::bytes::layout::{PAGE_BYTES, Span, class_of_span, kind, what};
-use crate::heap::{Current, Heap};
+use crate::heap::{ArenaHeap, Current};
 use crate::space::Words;
 use std::sync::atomic::AtomicU64;
 
@@ -33,7 +33,7 @@ fn agrees<W: Words>(w: &mut W, free: &[AtomicU64; 4], at: usize, all: &[u64; 4])
     Ok(true)
 }
 
-impl Heap {
+impl ArenaHeap {
     /// A block of `class`, or null when the region is full.
     #[inline]
     pub(crate) fn slab_alloc<W: Words>(&mut self, w: &mut W, class: usize) -> Result<*mut u8, W::Stop> {
@@ -71,7 +71,7 @@ impl Heap {
         unreachable!("a slab of a class's list is full")
     }
 
-    /// As [`Heap::slab_alloc`], by way of the list.
+    /// As [`ArenaHeap::slab_alloc`], by way of the list.
     #[cold]
     fn slab_alloc_cold<W: Words>(&mut self, w: &mut W, class: usize) -> Result<*mut u8, W::Stop> {
         if !self.slab_new(w, class)? {
@@ -131,7 +131,7 @@ impl Heap {
         Ok(true)
     }
 
-    /// As [`Heap::adopt`], of any shard that has one: the region is full.
+    /// As [`ArenaHeap::adopt`], of any shard that has one: the region is full.
     fn adopt_any<W: Words>(&mut self, w: &mut W, class: usize) -> Result<bool, W::Stop> {
         for from in 0..=self.view.shard_count() {
             if self.adopt(w, class, from)? {

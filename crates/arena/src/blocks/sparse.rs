@@ -10,7 +10,7 @@
 
 use crate::bytes::class::CLASSES;
 use crate::bytes::layout::{CLASS_COUNT, PageBitmap, Span, class_of_span, kind, kind_of};
-use crate::heap::Heap;
+use crate::heap::ArenaHeap;
 use crate::space::{Writes, certain};
 use std::sync::atomic::Ordering;
 
@@ -102,7 +102,7 @@ impl MovePlan {
     }
 }
 
-impl Heap {
+impl ArenaHeap {
     /// Continues a survey by at most `spans` spans. Returns whether any are left. Only for an arena with one handle.
     pub fn survey_slabs(&self, survey: &mut SlabSurvey, spans: usize) -> bool {
         let view = self.view;

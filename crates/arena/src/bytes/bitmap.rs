@@ -1,10 +1,10 @@
 //! The page bitmaps: one bit a page.
 
 use crate::bytes::layout::{GROUP_PAGES, PageBitmap};
-use crate::heap::Heap;
+use crate::heap::ArenaHeap;
 use crate::space::Words;
 
-impl Heap {
+impl ArenaHeap {
     /// Whether a page's bit is set, in the owner's snapshot.
     #[inline]
     pub(crate) fn bit_in<W: Words>(&self, w: &mut W, map: PageBitmap, page: u64) -> Result<bool, W::Stop> {

@@ -1,15 +1,16 @@
 //! Makes an arena in a region of zeroes, and finds one again.
 
 use crate::bytes::layout::{
-    ARENA_HEAD_BYTES, GROUP_BYTES, GROUP_PAGES, Group, PAGE_BYTES, PageBitmap, arena_front_bytes, kind, what,
+    ARENA_HEAD_BYTES, GROUP_BYTES, GROUP_PAGES, PAGE_BYTES, PageBitmap, PageGroup, arena_front_bytes, kind,
+    what,
 };
-use crate::heap::Heap;
+use crate::heap::ArenaHeap;
 use crate::pages::pages::meta_pages;
 use crate::space::{ArenaSpace, Words, certain};
 use std::convert::Infallible;
 use std::sync::atomic::Ordering;
 
-impl Heap {
+impl ArenaHeap {
     /// Makes an arena in a space of zeroes. Its head goes to `head_offset`, a multiple of the page; what comes
     /// before it stays the caller's.
     ///
@@ -24,7 +25,7 @@ impl Heap {
         assert!(head_offset.is_multiple_of(PAGE_BYTES as u64));
         let capacity = space.capacity() / GROUP_BYTES * GROUP_BYTES;
         let front = head_offset + arena_front_bytes(capacity);
-        let groups = (front + 2 * size_of::<Group>() as u64).div_ceil(GROUP_BYTES);
+        let groups = (front + 2 * size_of::<PageGroup>() as u64).div_ceil(GROUP_BYTES);
         let groups = groups.max(space.len() / GROUP_BYTES);
         // Descriptions of a space that is large from the start need more than what `groups` counted.
         let reserved = front.div_ceil(PAGE_BYTES as u64) + meta_pages(groups);
@@ -46,7 +47,7 @@ impl Heap {
         certain(w.store(&head.pages, groups * GROUP_PAGES));
         certain(w.store(&head.groups_max, capacity / GROUP_BYTES));
         for group in 0..groups {
-            let offset = front.next_multiple_of(PAGE_BYTES as u64) + group * size_of::<Group>() as u64;
+            let offset = front.next_multiple_of(PAGE_BYTES as u64) + group * size_of::<PageGroup>() as u64;
             certain(w.store(view.directory_entry(group), offset));
         }
         certain(w.store_all(&view.span(0).links, &[what(kind::META, 0), reserved, 0, 0]));
@@ -56,9 +57,9 @@ impl Heap {
         Ok(heap)
     }
 
-    /// Finds the arena that [`Heap::format`] made, in this run or an earlier one. Should a crash have made the space
-    /// shorter, grows it to the end of what was ever allocated. Reads one word a group, which is 8 bytes for 4 MiB:
-    /// pages and blocks are looked at when they are used, and all of them by [`Heap::check`].
+    /// Finds the arena that [`ArenaHeap::format`] made, in this run or an earlier one. Should a crash have made the
+    /// space shorter, grows it to the end of what was ever allocated. Reads one word a group, which is 8 bytes for
+    /// 4 MiB: pages and blocks are looked at when they are used, and all of them by [`ArenaHeap::check`].
     ///
     /// Several handles may be open at a time if each writes in transactions. A handle from before the arena grew
     /// knows what was added.
@@ -140,7 +141,7 @@ impl Heap {
             let offset = self.view.directory_entry(group).load(Ordering::Relaxed);
             if offset < arena_front_bytes(0)
                 || !offset.is_multiple_of(64)
-                || offset.saturating_add(size_of::<Group>() as u64) > pages * PAGE_BYTES as u64
+                || offset.saturating_add(size_of::<PageGroup>() as u64) > pages * PAGE_BYTES as u64
             {
                 return Err(format!("the arena's directory has offset {offset:#x} for group {group}"));
             }

@@ -77,7 +77,7 @@ impl Span {
 
 /// What describes 1,024 pages.
 #[repr(C)]
-pub(crate) struct Group {
+pub(crate) struct PageGroup {
     /// Pages at which a span starts.
     pub(crate) starts: [AtomicU64; 16],
     /// Pages that were ever allocated: the others are zero.
@@ -95,7 +95,7 @@ pub(crate) enum PageBitmap {
     FreeEnds,
 }
 
-impl Group {
+impl PageGroup {
     #[inline]
     pub(crate) fn bits(&self, map: PageBitmap) -> &[AtomicU64; 16] {
         match map {
@@ -109,7 +109,7 @@ impl Group {
 /// For each class its first slab with free blocks; in the form of [`Span::next`].
 pub(crate) type SlabLists = [AtomicU64; CLASS_COUNT];
 
-/// The arena's fixed part, followed by the directory: the offset of each group's [`Group`], 0 before it has
+/// The arena's fixed part, followed by the directory: the offset of each group's [`PageGroup`], 0 before it has
 /// one.
 #[repr(C)]
 pub(crate) struct Head {
@@ -154,8 +154,8 @@ pub(crate) const ARENA_HEAD_BYTES: usize = PAGE_BYTES;
 
 const _: () = {
     assert!(size_of::<Span>() == 64);
-    assert!(size_of::<Group>() == GROUP_BITMAPS_BYTES + 64 * 1024);
-    assert!(std::mem::offset_of!(Group, spans) == GROUP_BITMAPS_BYTES);
+    assert!(size_of::<PageGroup>() == GROUP_BITMAPS_BYTES + 64 * 1024);
+    assert!(std::mem::offset_of!(PageGroup, spans) == GROUP_BITMAPS_BYTES);
     assert!(std::mem::offset_of!(Span, free) == 32);
     assert!(size_of::<Shard>() == 512);
     assert!(std::mem::offset_of!(Shard, reserve) == 288);

@@ -1,7 +1,7 @@
 //! Free runs by length: exact up to 64 pages, eight bins to a doubling beyond.
 
 use crate::bytes::layout::{BIN_COUNT, kind, what};
-use crate::heap::Heap;
+use crate::heap::ArenaHeap;
 use crate::space::Words;
 
 /// Runs that are looked at, in a bin that holds shorter and longer ones, before the region grows.
@@ -26,7 +26,7 @@ fn bin_that_fits(pages: u64) -> usize {
     bin_of(pages) + usize::from(pages & below != 0)
 }
 
-impl Heap {
+impl ArenaHeap {
     /// Takes a free run of at least `pages` out of its bin. O(1), apart from a look along one bin.
     pub(crate) fn bin_take<W: Words>(
         &mut self,

@@ -12,11 +12,11 @@
 
 use crate::bytes::class::SlabShape;
 use crate::bytes::layout::{CLASS_COUNT, PAGE_BYTES, PageBitmap, Span, class_of_span, kind, kind_of};
-use crate::heap::{Current, Heap};
+use crate::heap::{ArenaHeap, Current};
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 
-impl Heap {
+impl ArenaHeap {
     /// Calls `visit` with each longest run of pages, as offsets of the space, that were handed out at some time and
     /// hold no byte of anything in use; in order. The caller may take their content away, if it provides space for them
     /// when the arena asks ([`ArenaSpace::provide`](crate::ArenaSpace::provide)). O(spans and free pages). No other
@@ -26,8 +26,9 @@ impl Heap {
         self.runs_of(|page| view.bit(PageBitmap::Touched, page), 0, visit);
     }
 
-    /// As [`Heap::free_pages`], with the usable pages that were never handed out, those among them that are not under
-    /// management yet. The caller may take the space of those away, too, but they read as zero, and must go on to.
+    /// As [`ArenaHeap::free_pages`], with the usable pages that were never handed out, those among them that are not
+    /// under management yet. The caller may take the space of those away, too, but they read as zero, and must go on
+    /// to.
     pub fn unused_pages(&mut self, visit: impl FnMut(Range<u64>)) {
         self.runs_of(|_| true, self.space_len() / PAGE_BYTES as u64, visit);
     }

@@ -2,7 +2,7 @@
 //! calls are for an owner that nothing stops.
 
 use crate::bytes::layout::{PAGE_BYTES, PageBitmap, kind, kind_of};
-use crate::heap::Heap;
+use crate::heap::ArenaHeap;
 use crate::space::{Words, Writes, certain};
 use std::sync::atomic::Ordering;
 
@@ -15,7 +15,7 @@ pub enum MapError {
     NotMapped,
 }
 
-impl Heap {
+impl ArenaHeap {
     /// Maps `len` bytes, rounded up to pages, all zero, at a multiple of `align`.
     ///
     /// # Errors

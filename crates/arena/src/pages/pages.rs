@@ -8,9 +8,9 @@
 //!    medium: the region grows as runs are taken out of their bins.
 
 use crate::bytes::layout::{
-    GROUP_BITMAPS_BYTES, GROUP_BYTES, GROUP_PAGES, Group, PAGE_BYTES, PageBitmap, kind, kind_of, what,
+    GROUP_BITMAPS_BYTES, GROUP_BYTES, GROUP_PAGES, PAGE_BYTES, PageBitmap, PageGroup, kind, kind_of, what,
 };
-use crate::heap::Heap;
+use crate::heap::ArenaHeap;
 use crate::space::Words;
 
 /// What grows grows by this share of itself, within bounds: larger shares leave more of an image unused.
@@ -28,7 +28,7 @@ fn grow_groups_min(groups_max: u64) -> u64 {
 /// Groups that one growth adds at most unless more are needed: 1 GiB.
 const GROW_GROUPS_MAX: u64 = 256;
 
-impl Heap {
+impl ArenaHeap {
     /// A run of exactly `pages`. Its start bit is set; the caller fills its entry. Also returns whether it is known to
     /// be zero, because no page of it was ever allocated before. `None` when the region cannot grow any more.
     pub(crate) fn alloc_run<W: Words>(
@@ -238,7 +238,7 @@ impl Heap {
         }
         let meta_page = inside.unwrap_or(old);
         for i in 0..groups {
-            let offset = meta_page * PAGE_BYTES as u64 + i * size_of::<Group>() as u64;
+            let offset = meta_page * PAGE_BYTES as u64 + i * size_of::<PageGroup>() as u64;
             if !W::ALONE {
                 // Entries are written before they are read; bits are not.
                 // SAFETY: the description's first bytes, in the pages taken above.
@@ -279,7 +279,7 @@ impl Heap {
 
 /// Pages that describe `groups` groups.
 pub(crate) const fn meta_pages(groups: u64) -> u64 {
-    (groups * size_of::<Group>() as u64).div_ceil(PAGE_BYTES as u64)
+    (groups * size_of::<PageGroup>() as u64).div_ceil(PAGE_BYTES as u64)
 }
 
-const _: () = assert!(GROUP_BYTES > 2 * size_of::<Group>() as u64);
+const _: () = assert!(GROUP_BYTES > 2 * size_of::<PageGroup>() as u64);

@@ -2,7 +2,7 @@
 
 use crate::bytes::layout::{GROUP_BITMAPS_BYTES, GROUP_PAGES, Head, PageBitmap, kind, kind_of};
 use crate::tests::example_tests::{Blocks, TestSpace};
-use crate::{ArenaSpace, Heap, PAGE_BYTES};
+use crate::{ArenaHeap, ArenaSpace, PAGE_BYTES};
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -30,12 +30,12 @@ impl ArenaSpace for Again {
 }
 
 /// An arena with every kind of span, two to four of each, lists of two and three of them, and two shards.
-fn made() -> (Heap, Again) {
+fn made() -> (ArenaHeap, Again) {
     let mut space = TestSpace::new(3 * BYTES);
     space.grow(BYTES).unwrap();
     let again = Again(space.base() as usize);
     let mut w = Blocks::default();
-    let mut heap = Heap::format(Box::new(space), HEAD, &mut w).unwrap();
+    let mut heap = ArenaHeap::format(Box::new(space), HEAD, &mut w).unwrap();
     heap.make_shards(&mut w, 2).unwrap();
     let large: Vec<_> = (0..9).map(|_| heap.alloc(&mut w, 20_000) as usize).collect();
     for shard in 0..=2 {
@@ -57,14 +57,14 @@ fn made() -> (Heap, Again) {
 
 /// What opening refuses, or the check says.
 fn findings(again: Again) -> Vec<String> {
-    match Heap::open(Box::new(again), HEAD) {
+    match ArenaHeap::open(Box::new(again), HEAD) {
         Ok(heap) => heap.check(),
         Err(why) => vec![why],
     }
 }
 
 /// Words whose damage shows, as far as a bit of them can show it: the mask of the bits that cannot.
-fn words(heap: &Heap) -> Vec<(String, &AtomicU64, u64)> {
+fn words(heap: &ArenaHeap) -> Vec<(String, &AtomicU64, u64)> {
     let (view, head) = (&heap.view, heap.view.head());
     let mut all = vec![
         ("pages".to_owned(), &head.pages, 0),

@@ -7,7 +7,7 @@ use mangrove_sys::Reservation;
 
 use crate::bytes::class::{CLASS_BYTES, CLASSES};
 use crate::pages::mapped::MapError;
-use crate::{ArenaSpace, BadFree, Heap, PAGE_BYTES, Writes};
+use crate::{ArenaHeap, ArenaSpace, BadFree, PAGE_BYTES, Writes};
 
 pub(crate) struct TestSpace {
     memory: Reservation,
@@ -53,12 +53,12 @@ impl Writes for Blocks {
     }
 }
 
-fn heap(capacity: u64) -> (Heap, Blocks) {
+fn heap(capacity: u64) -> (ArenaHeap, Blocks) {
     let mut w = Blocks::default();
-    (Heap::format(Box::new(TestSpace::new(capacity)), 4096, &mut w).unwrap(), w)
+    (ArenaHeap::format(Box::new(TestSpace::new(capacity)), 4096, &mut w).unwrap(), w)
 }
 
-fn sound(heap: &Heap) {
+fn sound(heap: &ArenaHeap) {
     assert_eq!(heap.check(), Vec::<String>::new());
 }
 
@@ -267,7 +267,7 @@ fn an_image_with_a_broken_head_is_refused() {
         // SAFETY: the arena's head, 4 KiB into the region; no other code reads it.
         unsafe { *((base + 4096 + at) as *mut u64) = value };
         let space = Borrowed { base: base as *mut u8, len: 4 << 20, capacity: 64 << 20 };
-        assert!(Heap::open(Box::new(space), 4096).is_err());
+        assert!(ArenaHeap::open(Box::new(space), 4096).is_err());
     }
 }
 
@@ -276,7 +276,7 @@ fn an_image_that_ends_before_its_head_is_refused() {
     let memory = Reservation::addresses(64 << 20).unwrap();
     for len in [0, 4096] {
         let space = Borrowed { base: memory.base().as_ptr(), len, capacity: 64 << 20 };
-        assert!(Heap::open(Box::new(space), 4096).is_err());
+        assert!(ArenaHeap::open(Box::new(space), 4096).is_err());
     }
 }
 
@@ -286,7 +286,7 @@ fn a_medium_that_is_nearly_full_is_used_to_its_end() {
     let mut space = TestSpace::new(1 << 30);
     space.room = 66 * (4 << 20);
     let room = space.room;
-    let mut heap = Heap::format(Box::new(space), 4096, &mut w).unwrap();
+    let mut heap = ArenaHeap::format(Box::new(space), 4096, &mut w).unwrap();
     while !heap.alloc(&mut w, 1 << 20).is_null() {}
     assert!((room - (9 << 20)..room).contains(&heap.stat().used_bytes), "{:?}", heap.stat());
     sound(&heap);
@@ -309,7 +309,7 @@ fn a_run_with_fewer_addresses_has_what_is_there_and_grows_less() {
     let block = heap.alloc(&mut w, 3 << 20) as usize;
     let (base, len) = (heap.base_address(), heap.end_address() - heap.base_address());
     let space = Borrowed { base: base as *mut u8, len: len as u64, capacity: len as u64 + (9 << 20) };
-    let mut fewer = Heap::open(Box::new(space), 4096).unwrap();
+    let mut fewer = ArenaHeap::open(Box::new(space), 4096).unwrap();
     sound(&fewer);
     assert_eq!(fewer.usable_bytes(block), heap.usable_bytes(block));
     assert!(fewer.alloc(&mut w, 100 << 20).is_null());

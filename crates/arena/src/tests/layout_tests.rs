@@ -1,7 +1,7 @@
 //! docs/format/arena.md and the code say the same.
 
 use crate::bytes::class::CLASS_BYTES;
-use crate::bytes::layout::{Group, Head, SLAB_SLOTS_MAX, Shard, Span};
+use crate::bytes::layout::{Head, PageGroup, SLAB_SLOTS_MAX, Shard, Span};
 use std::mem::offset_of;
 
 fn page() -> String {
@@ -35,10 +35,10 @@ fn the_page_lists_the_fields_of_each_part() {
     ];
     assert_eq!(table(&page, "At offset 4096:"), head);
     let group = [
-        (offset_of!(Group, starts), 128),
-        (offset_of!(Group, touched), 128),
-        (offset_of!(Group, free_ends), 128),
-        (offset_of!(Group, spans), 1024 * size_of::<Span>()),
+        (offset_of!(PageGroup, starts), 128),
+        (offset_of!(PageGroup, touched), 128),
+        (offset_of!(PageGroup, free_ends), 128),
+        (offset_of!(PageGroup, spans), 1024 * size_of::<Span>()),
     ];
     assert_eq!(table(&page, "A group's description,"), group);
     let entry = [(0, 1), (1, 1), (2, 6), (8, 8), (16, 8), (24, 8), (offset_of!(Span, free), 32)];
@@ -54,5 +54,5 @@ fn the_page_lists_the_classes() {
     let classes = CLASS_BYTES.map(|bytes| bytes.to_string()).join(", ");
     assert!(page.contains(&format!("Classes, bytes of a block: {classes}. A slab")), "{classes}");
     assert!(page.contains(&format!("at most {SLAB_SLOTS_MAX} blocks")));
-    assert!(page.contains("A group's description, 65,920 bytes") && size_of::<Group>() == 65_920);
+    assert!(page.contains("A group's description, 65,920 bytes") && size_of::<PageGroup>() == 65_920);
 }

@@ -9,7 +9,7 @@ use mangrove_sys::Reservation;
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 
-use crate::{ArenaSpace, Heap, PAGE_BYTES, Writes};
+use crate::{ArenaHeap, ArenaSpace, PAGE_BYTES, Writes};
 
 const CAPACITY: usize = 48 << 20;
 
@@ -98,7 +98,7 @@ impl Writes for Written {
 struct World {
     working: Reservation,
     image: Vec<u8>,
-    heap: Heap,
+    heap: ArenaHeap,
     written: Written,
     /// Address to contents; of mappings too.
     blocks: BTreeMap<usize, Vec<u8>>,
@@ -116,7 +116,7 @@ impl World {
         let mut written = Written::default();
         let taken = Taken::default();
         let space = Box::new(Working { base: working.base().as_ptr(), len: 0, taken: taken.clone() });
-        let heap = Heap::format(space, 8192, &mut written).unwrap();
+        let heap = ArenaHeap::format(space, 8192, &mut written).unwrap();
         let mut world = Self {
             working,
             image: vec![0; CAPACITY],
@@ -165,7 +165,7 @@ impl World {
         self.gone.clear();
         let (base, taken) = (self.working.base().as_ptr(), self.taken.clone());
         let space = Box::new(Working { base, len: CAPACITY as u64, taken });
-        self.heap = Heap::open(space, 8192).unwrap();
+        self.heap = ArenaHeap::open(space, 8192).unwrap();
         (self.blocks, self.maps) = self.committed.clone();
     }
 

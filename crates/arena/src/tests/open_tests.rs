@@ -1,7 +1,7 @@
 //! What opening an arena costs: it looks at the head and the directory, not at spans or blocks.
 
 use crate::tests::example_tests::Blocks;
-use crate::{ArenaSpace, Heap};
+use crate::{ArenaHeap, ArenaSpace};
 use mangrove_sys::{MapKind, Reservation};
 use std::fs::File;
 use std::io;
@@ -42,7 +42,8 @@ fn made(bytes: u64, count: usize) -> File {
     let file = tempfile::tempfile().unwrap();
     file.set_len(bytes).unwrap();
     let mut w = Blocks::default();
-    let mut heap = Heap::format(Box::new(Mapped::new(&file, MapKind::Shared, bytes)), HEAD, &mut w).unwrap();
+    let mut heap =
+        ArenaHeap::format(Box::new(Mapped::new(&file, MapKind::Shared, bytes)), HEAD, &mut w).unwrap();
     heap.make_shards(&mut w, 64).unwrap();
     let block = bytes as usize / count / 4 * 3;
     for _ in 0..count {
@@ -69,7 +70,7 @@ fn opening_touches_a_few_pages_however_many_blocks_there_are() {
         let space = Box::new(Mapped::new(&file, MapKind::Private, bytes));
         let mut w = Blocks::default();
         let before = faults();
-        let mut heap = Heap::open(space, HEAD).unwrap();
+        let mut heap = ArenaHeap::open(space, HEAD).unwrap();
         let first = heap.alloc(&mut w, 100);
         counts.push(faults() - before);
         assert!(!first.is_null());

@@ -3,7 +3,7 @@
 use crate::bytes::class::CLASS_BYTES;
 use crate::tests::example_tests::{Blocks, Borrowed, TestSpace};
 use crate::tests::toy_transactions::{Clock, Conflict, Tx};
-use crate::{ArenaSpace, BadFree, Heap};
+use crate::{ArenaHeap, ArenaSpace, BadFree};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Mutex;
 
@@ -11,7 +11,7 @@ const HEAD: u64 = 4096;
 
 /// An arena with shards. The first handle owns the memory.
 struct World {
-    heap: Heap,
+    heap: ArenaHeap,
     space: Borrowed,
     clock: Clock,
 }
@@ -21,15 +21,15 @@ impl World {
         let space = TestSpace::new(capacity);
         let shared = Borrowed { base: space.base(), len: capacity, capacity };
         let mut w = Blocks::default();
-        let mut heap = Heap::format(Box::new(space), HEAD, &mut w).unwrap();
+        let mut heap = ArenaHeap::format(Box::new(space), HEAD, &mut w).unwrap();
         if shards > 0 {
             assert_eq!(heap.make_shards(&mut w, shards), Ok(shards));
         }
         Self { heap, space: shared, clock: Clock::default() }
     }
 
-    fn handle(&self, shard: u64) -> Heap {
-        let mut heap = Heap::open(Box::new(self.space), HEAD).unwrap();
+    fn handle(&self, shard: u64) -> ArenaHeap {
+        let mut heap = ArenaHeap::open(Box::new(self.space), HEAD).unwrap();
         heap.enter_shard(shard);
         heap
     }
@@ -314,7 +314,7 @@ fn blocks_of_many_threads_are_theirs_and_none_is_lost() {
 type Marked = (usize, (usize, u64));
 
 fn one_thread(
-    mut heap: Heap,
+    mut heap: ArenaHeap,
     clock: &Clock,
     passed: &Mutex<Vec<Marked>>,
     thread: u64,
@@ -365,7 +365,7 @@ fn what_a_shard_keeps_is_there_for_the_others_when_the_region_is_full() {
     let world = World::new(16 << 20, 4);
     let mut handles = [world.handle(1), world.handle(2)];
     let mut blocks = Vec::new();
-    let fill_up = |heap: &mut Heap, blocks: &mut Vec<usize>| {
+    let fill_up = |heap: &mut ArenaHeap, blocks: &mut Vec<usize>| {
         let mut got = 0;
         loop {
             let mut tx = Tx::begin(&world.clock);
@@ -424,7 +424,7 @@ fn a_table_of_shards_that_cannot_be_one_is_refused() {
     for (at, value) in [(2384, 1 << 40), (2392, 0), (2392, 1 << 20)] {
         let world = World::new(64 << 20, 8);
         word_in_place(world.space.base as usize + HEAD as usize + at, value);
-        assert!(Heap::open(Box::new(world.space), HEAD).is_err());
+        assert!(ArenaHeap::open(Box::new(world.space), HEAD).is_err());
     }
 }
 
@@ -470,7 +470,7 @@ fn a_reserve_that_a_crash_left_without_space_gets_it_before_it_is_used() {
     let used = first.used_pages(first.view.pages()).unwrap() * 4096;
     let len = std::sync::Arc::new(std::sync::atomic::AtomicU64::new(used));
     let space = Shortened(world.space, std::sync::Arc::clone(&len));
-    let mut heap = Heap::open(Box::new(space), HEAD).unwrap();
+    let mut heap = ArenaHeap::open(Box::new(space), HEAD).unwrap();
     heap.enter_shard(1);
     let mut end = 0;
     for _ in 0..100 {

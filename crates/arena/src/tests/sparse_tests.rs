@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use mangrove_sys::Reservation;
 
 use crate::bytes::class::{CLASSES, class_of};
-use crate::{ArenaSpace, Heap, MovePlan, PAGE_BYTES, SlabSurvey, Writes};
+use crate::{ArenaHeap, ArenaSpace, MovePlan, PAGE_BYTES, SlabSurvey, Writes};
 
 const CAPACITY: u64 = 64 << 20;
 /// Bytes of blocks: of several classes, with slabs of one page and of sixteen.
@@ -56,7 +56,7 @@ impl Writes for Ignored {
 
 /// An arena, and what lies in each block.
 struct World {
-    heap: Heap,
+    heap: ArenaHeap,
     medium: Medium,
     blocks: BTreeMap<usize, (usize, u8)>,
     seed: u64,
@@ -66,7 +66,7 @@ impl World {
     fn new(seed: u64) -> Self {
         let medium = Medium::default();
         let space = Space(Reservation::anonymous(CAPACITY as usize).unwrap(), 0, medium.clone());
-        let heap = Heap::format(Box::new(space), 4096, &mut Ignored).unwrap();
+        let heap = ArenaHeap::format(Box::new(space), 4096, &mut Ignored).unwrap();
         Self { heap, medium, blocks: BTreeMap::new(), seed }
     }
 

@@ -63,7 +63,7 @@ const NONE48: u8 = 0xFF;
 
 /// The first word of a node: its depth in the key, and the compressed path before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct NodeHeader {
+pub(crate) struct BaselineHeader {
     /// Key bytes before the compressed path.
     pub(crate) depth: usize,
     /// Bytes of the compressed path; the header has the first [`PREFIX_BYTES_MAX`] of them.
@@ -72,7 +72,7 @@ pub(crate) struct NodeHeader {
     pub(crate) prefix: [u8; PREFIX_BYTES_MAX],
 }
 
-impl NodeHeader {
+impl BaselineHeader {
     /// The header for the path `key[depth..depth + len]`.
     pub(crate) fn of_key(key: &[u8], depth: usize, len: usize) -> Self {
         let mut prefix = [0; PREFIX_BYTES_MAX];
@@ -278,7 +278,7 @@ pub(crate) fn kind_for(len: usize) -> u64 {
 }
 
 /// Makes and persists a node of `kind` with these children. Nothing refers to it yet.
-pub(crate) fn build<S: NodeSpace>(s: &S, kind: u64, header: NodeHeader, items: &[(u8, u64)]) -> u64 {
+pub(crate) fn build<S: NodeSpace>(s: &S, kind: u64, header: BaselineHeader, items: &[(u8, u64)]) -> u64 {
     match kind {
         tag::NODE4 => build_sized::<S, 48>(s, kind, header, items),
         tag::NODE16 => build_sized::<S, 160>(s, kind, header, items),
@@ -290,7 +290,7 @@ pub(crate) fn build<S: NodeSpace>(s: &S, kind: u64, header: NodeHeader, items: &
 fn build_sized<S: NodeSpace, const BYTES: usize>(
     s: &S,
     kind: u64,
-    header: NodeHeader,
+    header: BaselineHeader,
     items: &[(u8, u64)],
 ) -> u64 {
     let mut image = [0u8; BYTES];

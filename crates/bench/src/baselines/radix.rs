@@ -13,7 +13,7 @@
 //!    this to survive a header that a crash left one step behind (WORT, section 3.2).
 
 use super::nodes::{
-    Children, NodeHeader, PREFIX_BYTES_MAX, add_in_place, build, byte_at, bytes_of, child_slot, children,
+    BaselineHeader, Children, PREFIX_BYTES_MAX, add_in_place, build, byte_at, bytes_of, child_slot, children,
     count, kind_for, place_of, remove_in_place, tag, tag_of,
 };
 use super::space::NodeSpace;
@@ -50,7 +50,7 @@ pub(crate) fn find<S: NodeSpace>(s: &S, root: u64, key: &[u8], mut depth: usize)
             tag::LEAF => return (s.leaf_key(place_of(link)) == key).then_some(place_of(link)),
             _ => {}
         }
-        let h = NodeHeader::load(s, place_of(link));
+        let h = BaselineHeader::load(s, place_of(link));
         // Most nodes have no compressed path, and most paths of those that have one are those of the key.
         if h.len > 0 && h.depth == depth && !h.leads(key) {
             return None;
@@ -95,7 +95,7 @@ pub(crate) fn insert<S: NodeSpace, D: Discipline>(
                 let leaf = make() | tag::LEAF;
                 let ours = (byte_at(key, depth + common), leaf);
                 let theirs = (byte_at(other_key, depth + common), link);
-                let header = NodeHeader::of_key(key, depth, common);
+                let header = BaselineHeader::of_key(key, depth, common);
                 replace(s, slot, build(s, tag::NODE4, header, &ordered(ours, theirs)));
                 return Ok(());
             }
@@ -122,7 +122,7 @@ pub(crate) fn insert<S: NodeSpace, D: Discipline>(
 
 /// Takes `key` out of the tree and returns its leaf, which the caller frees.
 pub(crate) fn remove<S: NodeSpace, D: Discipline>(s: &S, root: u64, key: &[u8], start: usize) -> Option<u64> {
-    let mut above: Option<(u64, u64, NodeHeader, u8)> = None;
+    let mut above: Option<(u64, u64, BaselineHeader, u8)> = None;
     let mut slot = root;
     let mut depth = start;
     loop {
@@ -177,7 +177,7 @@ pub(crate) fn walk<S: NodeSpace>(
         }
         _ => {}
     }
-    let h = NodeHeader::load(s, place_of(link));
+    let h = BaselineHeader::load(s, place_of(link));
     let branch = h.depth + h.len;
     let mut lower = lower;
     if let Some(l) = lower {
@@ -257,21 +257,21 @@ fn leftmost<S: NodeSpace>(s: &S, mut link: u64) -> u64 {
 }
 
 /// The node's header, repaired first when a crash came between a change above it and this header.
-fn current_header<S: NodeSpace>(s: &S, link: u64, depth: usize) -> NodeHeader {
+fn current_header<S: NodeSpace>(s: &S, link: u64, depth: usize) -> BaselineHeader {
     let node = place_of(link);
-    let h = NodeHeader::load(s, node);
+    let h = BaselineHeader::load(s, node);
     if h.depth == depth {
         return h;
     }
     let len = h.depth + h.len - depth;
-    let right = NodeHeader::of_key(s.leaf_key(leftmost(s, link)), depth, len);
+    let right = BaselineHeader::of_key(s.leaf_key(leftmost(s, link)), depth, len);
     s.store(node, right.word());
     s.persist(node, 8);
     right
 }
 
 /// How many bytes of the node's path `key` shares.
-fn matching_bytes<S: NodeSpace>(s: &S, link: u64, h: NodeHeader, key: &[u8]) -> usize {
+fn matching_bytes<S: NodeSpace>(s: &S, link: u64, h: BaselineHeader, key: &[u8]) -> usize {
     let near = h.len.min(PREFIX_BYTES_MAX);
     for (i, p) in h.prefix.iter().enumerate().take(near) {
         if byte_at(key, h.depth + i) != *p {
@@ -290,7 +290,7 @@ fn split_path<S: NodeSpace, D: Discipline>(
     s: &S,
     slot: u64,
     link: u64,
-    h: NodeHeader,
+    h: BaselineHeader,
     key: &[u8],
     same: usize,
     make: impl FnOnce() -> u64,
@@ -299,11 +299,11 @@ fn split_path<S: NodeSpace, D: Discipline>(
     let path = s.leaf_key(leftmost(s, link));
     let branch = h.depth + same;
     let byte_of_node = byte_at(path, branch);
-    let shorter = NodeHeader::of_key(path, branch + 1, h.len - same - 1);
+    let shorter = BaselineHeader::of_key(path, branch + 1, h.len - same - 1);
     let leaf = make() | tag::LEAF;
     let lower = if D::COPY_ON_WRITE { copy_with_header(s, link, shorter) } else { link };
     let items = ordered((byte_at(key, branch), leaf), (byte_of_node, lower));
-    let upper = build(s, tag::NODE4, NodeHeader::of_key(path, h.depth, same), &items);
+    let upper = build(s, tag::NODE4, BaselineHeader::of_key(path, h.depth, same), &items);
     replace(s, slot, upper);
     if D::COPY_ON_WRITE {
         s.free(node, bytes_of(tag_of(link)));
@@ -315,13 +315,20 @@ fn split_path<S: NodeSpace, D: Discipline>(
     }
 }
 
-fn copy_with_header<S: NodeSpace>(s: &S, link: u64, header: NodeHeader) -> u64 {
+fn copy_with_header<S: NodeSpace>(s: &S, link: u64, header: BaselineHeader) -> u64 {
     let mut items = Children::new();
     children(s, link, &mut items);
     build(s, tag_of(link), header, items.as_slice())
 }
 
-fn add_child<S: NodeSpace, D: Discipline>(s: &S, slot: u64, link: u64, h: NodeHeader, byte: u8, child: u64) {
+fn add_child<S: NodeSpace, D: Discipline>(
+    s: &S,
+    slot: u64,
+    link: u64,
+    h: BaselineHeader,
+    byte: u8,
+    child: u64,
+) {
     let small = matches!(tag_of(link), tag::NODE4 | tag::NODE16);
     if !(D::COPY_ON_WRITE && small) && add_in_place(s, link, byte, child) {
         return;
@@ -332,7 +339,7 @@ fn add_child<S: NodeSpace, D: Discipline>(s: &S, slot: u64, link: u64, h: NodeHe
     rebuild(s, slot, link, h, &items);
 }
 
-fn rebuild<S: NodeSpace>(s: &S, slot: u64, link: u64, h: NodeHeader, items: &Children) {
+fn rebuild<S: NodeSpace>(s: &S, slot: u64, link: u64, h: BaselineHeader, items: &Children) {
     // A crash may have left slots of a NODE48 taken: never rebuild into a smaller type than the number of children
     // needs.
     let kind = kind_for(items.as_slice().len());
@@ -355,7 +362,7 @@ fn remove_child<S: NodeSpace, D: Discipline>(
     s: &S,
     parent: u64,
     link: u64,
-    h: NodeHeader,
+    h: BaselineHeader,
     byte: u8,
     slot: u64,
 ) {
@@ -385,10 +392,10 @@ fn collapse<S: NodeSpace, D: Discipline>(s: &S, parent: u64, link: u64, byte: u8
     if tag_of(last) == tag::LEAF {
         replace(s, parent, last);
     } else {
-        let upper = NodeHeader::load(s, place_of(link));
-        let lower = NodeHeader::load(s, place_of(last));
+        let upper = BaselineHeader::load(s, place_of(link));
+        let lower = BaselineHeader::load(s, place_of(last));
         let len = lower.depth + lower.len - upper.depth;
-        let merged = NodeHeader::of_key(s.leaf_key(leftmost(s, last)), upper.depth, len);
+        let merged = BaselineHeader::of_key(s.leaf_key(leftmost(s, last)), upper.depth, len);
         if D::COPY_ON_WRITE {
             replace(s, parent, copy_with_header(s, last, merged));
             s.free(place_of(last), bytes_of(tag_of(last)));

@@ -1,9 +1,9 @@
 //! One call: native, tracked, durable; and a durable PUT by size, compared with two copies of the same bytes.
 
-use super::context::Bench;
+use super::context::DurableBench;
 use super::kv::Kv;
 use super::media::StatePlace;
-use crate::report::report::Unit;
+use crate::report::report::FigureUnit;
 use anyhow::ensure;
 use mangrove_durable::{Command, Runtime};
 use mangrove_tracker::{Recompiler, Tracker, WriteSet};
@@ -40,7 +40,7 @@ fn time(calls: usize, mut call: impl FnMut() -> anyhow::Result<()>) -> anyhow::R
     Ok(best)
 }
 
-pub(super) fn run(b: &mut Bench) -> anyhow::Result<()> {
+pub(super) fn run(b: &mut DurableBench) -> anyhow::Result<()> {
     let calls = b.size(2_000_000, 2_000);
     let function: unsafe extern "C" fn(*mut c_void) = black_box(nothing);
     let native = time(calls, || {
@@ -48,7 +48,7 @@ pub(super) fn run(b: &mut Bench) -> anyhow::Result<()> {
         unsafe { function(black_box(std::ptr::null_mut())) };
         Ok(())
     })?;
-    b.add(CALLS, "", "", "native, does nothing", 1, Unit::Nanoseconds, native);
+    b.add(CALLS, "", "", "native, does nothing", 1, FigureUnit::Nanoseconds, native);
     let tracker = Recompiler::new()?;
     let mut writes = Box::new(WriteSet::new(32)?);
     let tracked = time(calls, || {
@@ -56,7 +56,7 @@ pub(super) fn run(b: &mut Bench) -> anyhow::Result<()> {
         unsafe { tracker.call(&mut writes, function, std::ptr::null_mut()) }?;
         Ok(())
     })?;
-    b.add(CALLS, "", "", TRACKED, 1, Unit::Nanoseconds, tracked);
+    b.add(CALLS, "", "", TRACKED, 1, FigureUnit::Nanoseconds, tracked);
     run_stores(b, &tracker)?;
     let place = StatePlace::new("zero", &b.args.dir)?;
     let kv = Kv::on(&place)?;
@@ -68,19 +68,19 @@ pub(super) fn run(b: &mut Bench) -> anyhow::Result<()> {
         unsafe { process(black_box(arg)) };
         Ok(())
     })?;
-    b.add(CALLS, "zero", "", NATIVE_READ, 1, Unit::Nanoseconds, unwrapped);
+    b.add(CALLS, "zero", "", NATIVE_READ, 1, FigureUnit::Nanoseconds, unwrapped);
     let read = time(calls, || {
         // SAFETY: as above.
         client.read_durable(|| unsafe { process(black_box(arg)) })?;
         Ok(())
     })?;
-    b.add(CALLS, "zero", "", READ, 1, Unit::Nanoseconds, read);
+    b.add(CALLS, "zero", "", READ, 1, FigureUnit::Nanoseconds, read);
     let empty = time(calls, || {
         // SAFETY: it does nothing.
         unsafe { client.write_durable(nothing, &[std::ptr::null_mut()]) }?;
         Ok(())
     })?;
-    b.add(CALLS, "zero", "", "durable, does nothing", 1, Unit::Nanoseconds, empty);
+    b.add(CALLS, "zero", "", "durable, does nothing", 1, FigureUnit::Nanoseconds, empty);
     for others in [b.size(10_000, 100), b.size(100_000, 200)] {
         let crowd = (0..others).map(|_| kv.runtime.client()).collect::<Result<Vec<_>, _>>()?;
         let beside = time(calls / 10, || {
@@ -90,7 +90,7 @@ pub(super) fn run(b: &mut Bench) -> anyhow::Result<()> {
         })?;
         drop(crowd);
         let what = format!("durable, does nothing, beside {others} idle clients");
-        b.add(CALLS, "zero", "", &what, 1, Unit::Nanoseconds, beside);
+        b.add(CALLS, "zero", "", &what, 1, FigureUnit::Nanoseconds, beside);
     }
     drop(client);
     kv.runtime.close()?;
@@ -140,7 +140,7 @@ unsafe extern "C" fn copy_each(arg: *mut c_void) {
 
 /// What a store costs in a tracked call: to a static variable, of which each byte is noted, and to the heap, of which
 /// blocks are. Each call is a batch.
-fn run_stores(b: &mut Bench, tracker: &Recompiler) -> anyhow::Result<()> {
+fn run_stores(b: &mut DurableBench, tracker: &Recompiler) -> anyhow::Result<()> {
     let variables = VARIABLES.as_ptr().cast_mut().cast::<c_void>();
     let mut heap = vec![0u64; STORES];
     let mut writes = Box::new(WriteSet::new(32)?);
@@ -161,7 +161,7 @@ fn run_stores(b: &mut Bench, tracker: &Recompiler) -> anyhow::Result<()> {
                 Ok(())
             })?;
             let what = format!("{what} to {place}, tracked");
-            b.add(CALLS, "", "", &what, 1, Unit::Nanoseconds, all / count as f64);
+            b.add(CALLS, "", "", &what, 1, FigureUnit::Nanoseconds, all / count as f64);
         }
     }
     Ok(())
@@ -194,7 +194,7 @@ unsafe extern "C" fn allocate_slots(arg: *mut c_void) {
 /// Slots of each size. For the large sizes they exceed the caches.
 const SLOTS: usize = 256;
 
-pub(super) fn run_puts(b: &mut Bench) -> anyhow::Result<()> {
+pub(super) fn run_puts(b: &mut DurableBench) -> anyhow::Result<()> {
     let place = StatePlace::new("zero", &b.args.dir)?;
     for len in SIZES {
         // SAFETY: there is no initialisation.
@@ -215,7 +215,7 @@ pub(super) fn run_puts(b: &mut Bench) -> anyhow::Result<()> {
             unsafe { client.write_durable(put, &[(&raw mut put_one).cast()]) }?;
             Ok(())
         })?;
-        b.add(PUTS, "zero", &format!("{len} bytes"), "put", 1, Unit::Nanoseconds, ours);
+        b.add(PUTS, "zero", &format!("{len} bytes"), "put", 1, FigureUnit::Nanoseconds, ours);
         let (mut one, mut two) = (vec![0u8; len * SLOTS], vec![0u8; len * SLOTS]);
         let floor = time(calls, || {
             at = (at + 1) % SLOTS;
@@ -224,7 +224,7 @@ pub(super) fn run_puts(b: &mut Bench) -> anyhow::Result<()> {
             black_box((&mut one, &mut two));
             Ok(())
         })?;
-        b.add_floor(PUTS, "zero", &format!("{len} bytes"), "put", COPIES, Unit::Nanoseconds, floor);
+        b.add_floor(PUTS, "zero", &format!("{len} bytes"), "put", COPIES, FigureUnit::Nanoseconds, floor);
         drop(client);
         runtime.close()?;
     }

@@ -2,17 +2,17 @@
 
 use super::DurableArgs;
 use super::media::StatePlace;
-use crate::report::report::{BenchReport, OURS, RowKey, Unit};
+use crate::report::report::{BenchReport, FigureUnit, OURS, RowKey};
 use anyhow::Context as _;
 use std::path::{Path, PathBuf};
 
 /// One run.
-pub(super) struct Bench {
+pub(super) struct DurableBench {
     pub(super) args: DurableArgs,
     pub(super) report: BenchReport,
 }
 
-impl Bench {
+impl DurableBench {
     /// A size of the real run, or of the smoke test.
     pub(super) fn size(&self, full: usize, quick: usize) -> usize {
         if self.args.run.quick { quick.min(full) } else { full }
@@ -44,7 +44,7 @@ impl Bench {
         operation: &str,
         threads: usize,
         subject: &str,
-        unit: Unit,
+        unit: FigureUnit,
         value: f64,
     ) {
         let key = RowKey {
@@ -67,7 +67,7 @@ impl Bench {
         workload: &str,
         operation: &str,
         threads: usize,
-        unit: Unit,
+        unit: FigureUnit,
         value: f64,
     ) {
         self.add_of(section, medium, workload, operation, threads, OURS, unit, value);
@@ -82,7 +82,7 @@ impl Bench {
         workload: &str,
         operation: &str,
         subject: &str,
-        unit: Unit,
+        unit: FigureUnit,
         value: f64,
     ) {
         self.add_of(section, medium, workload, operation, 1, subject, unit, value);

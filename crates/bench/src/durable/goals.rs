@@ -123,7 +123,7 @@ fn recovery_goals(report: &BenchReport, goals: &mut Vec<Goal>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::report::{RowKey, Unit};
+    use crate::report::report::{FigureUnit, RowKey};
 
     #[test]
     fn nothing_measured_is_nothing_met_and_numbers_decide() {
@@ -138,8 +138,8 @@ mod tests {
             subject: subject.into(),
         };
         for (subject, rate) in [(OURS, 40.0), ("WAL, one", 10.0), ("WAL, each", 20.0)] {
-            report.add(key(sqlite::INSERT, subject, 1), Unit::PerSecond, rate);
-            report.add(key(sqlite::INSERT, subject, 8), Unit::PerSecond, rate);
+            report.add(key(sqlite::INSERT, subject, 1), FigureUnit::PerSecond, rate);
+            report.add(key(sqlite::INSERT, subject, 8), FigureUnit::PerSecond, rate);
         }
         let goals = judge(&report);
         let of = |part: &str| goals.iter().find(|g| g.goal.contains(part)).and_then(|g| g.met);

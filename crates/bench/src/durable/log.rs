@@ -1,9 +1,9 @@
 //! What a batch writes into the log: deduplication on and off (Fig. 7), block sizes, flushes and fences.
 
-use super::context::Bench;
+use super::context::DurableBench;
 use super::kv::{Dice, KvCall, SLOT_COUNT, VALUE_BYTES, process};
-use crate::harness::counting::{Counter, counting};
-use crate::report::report::Unit;
+use crate::harness::counting::{RegionCounter, counting};
+use crate::report::report::FigureUnit;
 use mangrove_pool::{Domain, Emulated, Latency};
 use mangrove_shadow::{Options, Shadow};
 use mangrove_tracker::{Recompiler, Tracker, WriteSet};
@@ -45,7 +45,7 @@ impl Zipf {
 /// A shadow over counted memory, and the store in it that commands write.
 struct CountedShadow {
     shadow: Shadow,
-    counter: Counter,
+    counter: RegionCounter,
     tracker: Recompiler,
     store: *mut u8,
 }
@@ -105,28 +105,28 @@ impl CountedShadow {
     }
 }
 
-pub(super) fn run(b: &mut Bench) -> anyhow::Result<()> {
+pub(super) fn run(b: &mut DurableBench) -> anyhow::Result<()> {
     let zipf = Zipf::new();
     let batches = b.size(20_000, 20);
     for (workload, skewed) in [("Zipf 0.99", true), ("uniform", false)] {
         let draw = |dice: &mut Dice| if skewed { zipf.draw(dice) } else { dice.next() as u32 };
         for (what, dedup) in [("deduplicated", true), ("every store", false)] {
             let (rate, bytes) = CountedShadow::new()?.batches(batches, 32, dedup, draw)?;
-            b.add(LOG, "zero", workload, &format!("puts, {what}"), 1, Unit::PerSecond, rate);
-            b.add(LOG, "zero", workload, &format!("log bytes a put, {what}"), 1, Unit::Bytes, bytes);
+            b.add(LOG, "zero", workload, &format!("puts, {what}"), 1, FigureUnit::PerSecond, rate);
+            b.add(LOG, "zero", workload, &format!("log bytes a put, {what}"), 1, FigureUnit::Bytes, bytes);
         }
         for block_bytes in [16, 32, 64, 128] {
             let (rate, bytes) = CountedShadow::new()?.batches(batches, block_bytes, true, draw)?;
             let what = format!("blocks of {block_bytes} bytes");
-            b.add(LOG, "zero", workload, &format!("puts, {what}"), 1, Unit::PerSecond, rate);
-            b.add(LOG, "zero", workload, &format!("log bytes a put, {what}"), 1, Unit::Bytes, bytes);
+            b.add(LOG, "zero", workload, &format!("puts, {what}"), 1, FigureUnit::PerSecond, rate);
+            b.add(LOG, "zero", workload, &format!("log bytes a put, {what}"), 1, FigureUnit::Bytes, bytes);
         }
     }
     fences(b)
 }
 
 /// Section 4.3: the commit has two fences, and the replayer two for each batch that it applies.
-fn fences(b: &mut Bench) -> anyhow::Result<()> {
+fn fences(b: &mut DurableBench) -> anyhow::Result<()> {
     let subject = CountedShadow::new()?;
     let batches = 1_000;
     subject.batches(10, 32, true, |dice| dice.next() as u32)?;
@@ -139,14 +139,14 @@ fn fences(b: &mut Bench) -> anyhow::Result<()> {
     let replayed = subject.counter.now() - before - commits;
     let replays = (subject.shadow.stat().batches - applied.batches).max(1) as f64;
     let per_batch = |count: u64| count as f64 / batches as f64;
-    b.add(LOG, "zero", "uniform", FENCES_COMMIT, 1, Unit::Count, per_batch(commits.fences));
+    b.add(LOG, "zero", "uniform", FENCES_COMMIT, 1, FigureUnit::Count, per_batch(commits.fences));
     b.add(
         LOG,
         "zero",
         "uniform",
         "lines flushed by the commit, a batch",
         1,
-        Unit::Count,
+        FigureUnit::Count,
         per_batch(commits.lines),
     );
     b.add(
@@ -155,7 +155,7 @@ fn fences(b: &mut Bench) -> anyhow::Result<()> {
         "uniform",
         "fences behind it, a replayed batch",
         1,
-        Unit::Count,
+        FigureUnit::Count,
         replayed.fences as f64 / replays,
     );
     b.add(
@@ -164,7 +164,7 @@ fn fences(b: &mut Bench) -> anyhow::Result<()> {
         "uniform",
         "lines flushed behind it, a batch",
         1,
-        Unit::Count,
+        FigureUnit::Count,
         per_batch(replayed.lines),
     );
     Ok(())

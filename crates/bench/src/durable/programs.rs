@@ -1,7 +1,7 @@
 //! What tracking costs programs (execution only): the same functions of the same libraries, native and tracked.
 
-use super::context::Bench;
-use crate::report::report::Unit;
+use super::context::DurableBench;
+use crate::report::report::FigureUnit;
 use anyhow::{Context as _, bail, ensure};
 use mangrove_tracker::{Recompiler, Tracker, WriteSet};
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
@@ -53,7 +53,7 @@ struct Program {
 }
 
 /// Alternates native and tracked slices and returns the ratio of the fastest of each.
-fn slowdown(b: &Bench, program: &Program) -> anyhow::Result<f64> {
+fn slowdown(b: &DurableBench, program: &Program) -> anyhow::Result<f64> {
     let tracker = Recompiler::new()?;
     let mut writes = Box::new(WriteSet::new(32)?);
     let calls = b.size(program.calls, 1);
@@ -78,7 +78,7 @@ fn slowdown(b: &Bench, program: &Program) -> anyhow::Result<f64> {
     Ok(best[1] / best[0])
 }
 
-pub(super) fn run(b: &mut Bench) -> anyhow::Result<()> {
+pub(super) fn run(b: &mut DurableBench) -> anyhow::Result<()> {
     let mut programs = Vec::new();
     let mut missing = Vec::new();
     for found in [containers(b), zlib(), sqlite()] {
@@ -92,13 +92,13 @@ pub(super) fn run(b: &mut Bench) -> anyhow::Result<()> {
     }
     for program in programs {
         let ratio = slowdown(b, &program).with_context(|| program.name.clone())?;
-        b.add(PROGRAMS, "", &program.name, SLOWDOWN, 1, Unit::Count, ratio);
+        b.add(PROGRAMS, "", &program.name, SLOWDOWN, 1, FigureUnit::Count, ratio);
     }
     Ok(())
 }
 
 /// The structures of the tracker's own tests, built as a user builds: -O2, no further options.
-fn containers(b: &Bench) -> anyhow::Result<Vec<Program>> {
+fn containers(b: &DurableBench) -> anyhow::Result<Vec<Program>> {
     let source = b.sources().join("crates/tracker/tests/programs/maps.cc");
     let library = b.args.dir.canonicalize()?.join(format!("maps-{}.so", std::process::id()));
     let compiler = std::env::var_os("CXX").unwrap_or_else(|| "c++".into());

@@ -1,8 +1,8 @@
 //! Throughput of the key-value store by the share of writes: local mode and RPC mode, on every medium.
 
-use super::context::Bench;
+use super::context::DurableBench;
 use super::kv::{Dice, Kv, KvRequest, KvService, REQUEST_BYTES, VALUE_BYTES};
-use crate::report::report::{OURS, Unit};
+use crate::report::report::{FigureUnit, OURS};
 use anyhow::Context as _;
 use mangrove_serve::{Server, ServerOptions};
 use parking_lot::RwLock;
@@ -59,7 +59,7 @@ fn rate<W: FnMut() -> anyhow::Result<()>>(
     })
 }
 
-pub(super) fn run_local(b: &mut Bench) -> anyhow::Result<()> {
+pub(super) fn run_local(b: &mut DurableBench) -> anyhow::Result<()> {
     for place in b.places()? {
         let clients = if place.is_file() { CLIENTS_FILE } else { CLIENTS_EMULATED };
         for ratio in b.args.ratios.clone() {
@@ -77,7 +77,7 @@ pub(super) fn run_local(b: &mut Bench) -> anyhow::Result<()> {
             })?;
             kv.runtime.close()?;
             let workload = format!("{ratio} % writes");
-            b.add_of(LOCAL, &place.name, &workload, "requests", clients, OURS, Unit::PerSecond, ours);
+            b.add_of(LOCAL, &place.name, &workload, "requests", clients, OURS, FigureUnit::PerSecond, ours);
             let store = RwLock::new(vec![0u8; super::kv::SLOT_COUNT * VALUE_BYTES]);
             let volatile = rate(clients, b.args.run.seconds().min(0.5), BURST, |thread| {
                 let base = store.read().as_ptr().cast_mut();
@@ -100,14 +100,23 @@ pub(super) fn run_local(b: &mut Bench) -> anyhow::Result<()> {
                     Ok(())
                 })
             })?;
-            b.add_of(LOCAL, &place.name, &workload, "requests", clients, VOLATILE, Unit::PerSecond, volatile);
+            b.add_of(
+                LOCAL,
+                &place.name,
+                &workload,
+                "requests",
+                clients,
+                VOLATILE,
+                FigureUnit::PerSecond,
+                volatile,
+            );
         }
         place.clear()?;
     }
     Ok(())
 }
 
-pub(super) fn run_rpc(b: &mut Bench) -> anyhow::Result<()> {
+pub(super) fn run_rpc(b: &mut DurableBench) -> anyhow::Result<()> {
     for place in b.places()? {
         for ratio in b.args.ratios.clone() {
             let kv = Kv::on(&place)?;
@@ -140,7 +149,7 @@ pub(super) fn run_rpc(b: &mut Bench) -> anyhow::Result<()> {
             })?;
             kv.runtime.close()?;
             let workload = format!("{ratio} % writes");
-            b.add(RPC, &place.name, &workload, "requests", 2 * CONNECTIONS, Unit::PerSecond, ours);
+            b.add(RPC, &place.name, &workload, "requests", 2 * CONNECTIONS, FigureUnit::PerSecond, ours);
         }
         place.clear()?;
     }

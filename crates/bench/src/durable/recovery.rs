@@ -1,7 +1,7 @@
 //! Recovery by the size of the state: one process fills it and is killed, another opens it.
 
-use super::context::Bench;
-use crate::report::report::Unit;
+use super::context::DurableBench;
+use crate::report::report::FigureUnit;
 use crate::report::say;
 use anyhow::{Context as _, bail, ensure};
 use mangrove_durable::{Addresses, Medium, Options, Runtime, Start, settle_addresses};
@@ -108,7 +108,7 @@ fn forget(path: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-pub(super) fn run(b: &mut Bench) -> anyhow::Result<()> {
+pub(super) fn run(b: &mut DurableBench) -> anyhow::Result<()> {
     let sizes = if b.args.run.quick { vec![128] } else { b.args.states.clone() };
     for mib in sizes {
         let dir = b.args.dir.canonicalize()?.join("recovery-state");
@@ -144,15 +144,23 @@ pub(super) fn run(b: &mut Bench) -> anyhow::Result<()> {
                 &workload,
                 &format!("{until_ready}, {cache}"),
                 1,
-                Unit::Milliseconds,
+                FigureUnit::Milliseconds,
                 ready,
             );
-            b.add(RECOVERY, "file", &workload, &format!("{until_read}, {cache}"), 1, Unit::Milliseconds, all);
+            b.add(
+                RECOVERY,
+                "file",
+                &workload,
+                &format!("{until_read}, {cache}"),
+                1,
+                FigureUnit::Milliseconds,
+                all,
+            );
         }
         let copy = copy_time(mib)?;
-        b.add(RECOVERY, "file", &workload, COPY, 1, Unit::Milliseconds, copy);
+        b.add(RECOVERY, "file", &workload, COPY, 1, FigureUnit::Milliseconds, copy);
         let disk = disk_time(&dir, mib)?;
-        b.add(RECOVERY, "file", &workload, DISK, 1, Unit::Milliseconds, disk);
+        b.add(RECOVERY, "file", &workload, DISK, 1, FigureUnit::Milliseconds, disk);
         std::fs::remove_dir_all(&dir)?;
     }
     Ok(())

@@ -1,6 +1,6 @@
 //! Runs the sections and writes the report.
 
-use super::context::Bench;
+use super::context::DurableBench;
 use super::{DurableArgs, calls, goals, log, programs, ratios, recovery, sqlite};
 use crate::harness::progress::SectionProgress;
 use crate::harness::run_args::list;
@@ -26,7 +26,7 @@ const PAGE: Page<'_> = Page {
     ],
 };
 
-type DurableSection = (&'static str, fn(&mut Bench) -> anyhow::Result<()>, bool);
+type DurableSection = (&'static str, fn(&mut DurableBench) -> anyhow::Result<()>, bool);
 
 /// Name, body, and whether it runs in every round.
 const SECTIONS: [DurableSection; 8] = [
@@ -55,7 +55,7 @@ pub fn run(args: DurableArgs) -> anyhow::Result<()> {
     args.run.check_names(&SECTIONS.map(|s| s.0))?;
     std::fs::create_dir_all(&args.dir).with_context(|| format!("cannot make {}", args.dir.display()))?;
     let report = args.run.report(&args.dir);
-    let mut b = Bench { args, report };
+    let mut b = DurableBench { args, report };
     b.report.note(
         "Figures of one call and of one PUT are the fastest of 20 slices of a run; the median over the rounds is \
          shown.",

@@ -1,8 +1,8 @@
 //! SQLite's `:memory:` made durable (examples/sqlite), compared with SQLite's own durability on the same disk, in
 //! processes of their own.
 
-use super::context::Bench;
-use crate::report::report::{OURS, Unit};
+use super::context::DurableBench;
+use crate::report::report::{FigureUnit, OURS};
 use anyhow::{Context as _, ensure};
 use std::path::PathBuf;
 use std::process::Command;
@@ -35,7 +35,7 @@ pub(super) fn insert_of(rows: u32) -> String {
 }
 
 /// Builds the example as its README says.
-fn build(b: &Bench) -> anyhow::Result<PathBuf> {
+fn build(b: &DurableBench) -> anyhow::Result<PathBuf> {
     let (from, libraries) = (b.sources().join("examples/sqlite"), b.libraries()?);
     let library = libraries.join("libmangrove_app.so");
     ensure!(
@@ -62,7 +62,7 @@ fn build(b: &Bench) -> anyhow::Result<PathBuf> {
     Ok(program)
 }
 
-pub(super) fn run(b: &mut Bench) -> anyhow::Result<()> {
+pub(super) fn run(b: &mut DurableBench) -> anyhow::Result<()> {
     let program = match build(b) {
         Ok(program) => program,
         Err(error) => {
@@ -88,7 +88,7 @@ pub(super) fn run(b: &mut Bench) -> anyhow::Result<()> {
             let text = String::from_utf8_lossy(&output.stdout);
             let rate = text.trim().rsplit(' ').next().and_then(|n| n.parse().ok());
             let rate = rate.with_context(|| format!("the program printed {text:?}"))?;
-            b.add_of(SQLITE, "file", "", &operation, clients, name, Unit::PerSecond, rate);
+            b.add_of(SQLITE, "file", "", &operation, clients, name, FigureUnit::PerSecond, rate);
         }
     }
     std::fs::remove_file(&program)?;

@@ -2,7 +2,7 @@
 
 use crate::harness::media::BenchMedium;
 use crate::harness::store::StoreKind;
-use crate::report::report::{BenchReport, RowKey, Unit};
+use crate::report::report::{BenchReport, FigureUnit, RowKey};
 use crate::subjects::{self, IndexKind, MangroveC};
 use crate::{Keys, MapArgs, Workload};
 use anyhow::{Context as _, bail};
@@ -132,7 +132,7 @@ impl<'a> MapBench<'a> {
     }
 
     /// Adds a figure to the report.
-    pub(crate) fn add(&mut self, line: &TableLine<'_>, subject: &str, unit: Unit, value: f64) {
+    pub(crate) fn add(&mut self, line: &TableLine<'_>, subject: &str, unit: FigureUnit, value: f64) {
         let key = RowKey {
             section: line.section,
             medium: line.medium.to_owned(),

@@ -26,9 +26,9 @@ impl std::ops::Sub for Counts {
 
 /// Reads the counters of a counting region.
 #[derive(Clone)]
-pub(crate) struct Counter(Arc<Counting>);
+pub(crate) struct RegionCounter(Arc<Counting>);
 
-impl Counter {
+impl RegionCounter {
     pub(crate) fn now(&self) -> Counts {
         let load = |c: &AtomicU64| c.load(Ordering::Relaxed);
         Counts { flushes: load(&self.0.flushes), lines: load(&self.0.lines), fences: load(&self.0.fences) }
@@ -70,7 +70,7 @@ impl MediumOps for Counting {
 }
 
 /// The same memory as `inner`, with its flushes and fences counted.
-pub(crate) fn counting(inner: Region) -> (Region, Counter) {
+pub(crate) fn counting(inner: Region) -> (Region, RegionCounter) {
     let base = std::ptr::NonNull::new(inner.base()).expect("regions have an address");
     let len = inner.len();
     let medium = Arc::new(Counting {
@@ -80,5 +80,5 @@ pub(crate) fn counting(inner: Region) -> (Region, Counter) {
         fences: AtomicU64::new(0),
     });
     // SAFETY: the medium owns the region whose memory this is.
-    (unsafe { Region::new(base, len, medium.clone()) }, Counter(medium))
+    (unsafe { Region::new(base, len, medium.clone()) }, RegionCounter(medium))
 }

@@ -61,11 +61,11 @@ pub(crate) fn resident_bytes() -> u64 {
 
 /// The block device of a directory, by its statistics.
 #[derive(Clone, Debug)]
-pub(crate) struct Device {
+pub(crate) struct BlockDevice {
     stat: PathBuf,
 }
 
-impl Device {
+impl BlockDevice {
     /// `None` where the directory lies on no block device (tmpfs, overlay without one).
     pub(crate) fn of(dir: &Path) -> Option<Self> {
         let device = std::fs::metadata(dir).ok()?.st_dev();

@@ -44,7 +44,7 @@ pub(super) fn judge(report: &BenchReport) -> Vec<Goal> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::report::{RowKey, Unit};
+    use crate::report::report::{FigureUnit, RowKey};
 
     #[test]
     fn the_worst_line_decides_and_nothing_measured_is_nothing_met() {
@@ -60,7 +60,7 @@ mod tests {
                     threads: 32,
                     subject: subject.into(),
                 };
-                report.add(key, Unit::PerSecond, value);
+                report.add(key, FigureUnit::PerSecond, value);
             }
         }
         let goals = judge(&report);

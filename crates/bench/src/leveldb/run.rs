@@ -9,7 +9,7 @@ use super::{LeveldbArgs, goals};
 use crate::harness::progress::SectionProgress;
 use crate::harness::run_args::list;
 use crate::report::render::Page;
-use crate::report::report::{BenchReport, OURS, RowKey, Unit};
+use crate::report::report::{BenchReport, FigureUnit, OURS, RowKey};
 use crate::report::save::save;
 use crate::report::{render, say};
 use anyhow::{Context as _, bail};
@@ -187,7 +187,7 @@ impl Round<'_> {
 
     fn add(&mut self, section: &'static str, operation: &str, threads: usize, rate: f64) {
         let key = RowKey::on_file(section, operation, threads, self.subject.name);
-        self.report.add(key, Unit::PerSecond, rate);
+        self.report.add(key, FigureUnit::PerSecond, rate);
         self.progress.done();
     }
 

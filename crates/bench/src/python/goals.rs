@@ -60,7 +60,7 @@ pub(super) fn judge(report: &BenchReport) -> Vec<Goal> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::report::{RowKey, Unit};
+    use crate::report::report::{FigureUnit, RowKey};
 
     #[test]
     fn the_better_of_the_others_decides_and_nothing_measured_is_nothing_met() {
@@ -68,7 +68,7 @@ mod tests {
         assert!(judge(&report).iter().all(|goal| goal.met.is_none()));
         let mut add = |section, operation: &str, threads, subject: &str, value| {
             let key = RowKey::on_file(section, operation, threads, subject);
-            report.add(key, Unit::PerSecond, value);
+            report.add(key, FigureUnit::PerSecond, value);
         };
         for (subject, one, many) in [(OURS, 150.0, 1_400.0), ("plyvel", 100.0, 600.0), ("lmdb", 60.0, 90.0)] {
             add(WRITING, SYNCED_PUT, 1, subject, one);

@@ -5,7 +5,7 @@ use super::{PythonArgs, goals};
 use crate::harness::progress::SectionProgress;
 use crate::harness::run_args::list;
 use crate::report::render::Page;
-use crate::report::report::{BenchReport, OURS, RowKey, Unit};
+use crate::report::report::{BenchReport, FigureUnit, OURS, RowKey};
 use crate::report::save::save;
 use crate::report::{render, say};
 use anyhow::{Context as _, bail, ensure};
@@ -190,7 +190,7 @@ fn read(
         let (section, operation, threads, rate) =
             measured(&line).with_context(|| format!("the driver prints '{line}'"))?;
         let key = RowKey::on_file(section, operation, threads, subject);
-        report.add(key, Unit::PerSecond, rate);
+        report.add(key, FigureUnit::PerSecond, rate);
         progress.done();
         count += 1;
     }

@@ -36,7 +36,7 @@ const PEAK_CLIENTS: usize = 96;
 
 /// What the commands work on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum DataKind {
     /// SET and GET.
     Strings,
     /// HSET and HGET.
@@ -49,7 +49,7 @@ pub(super) enum Kind {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Case {
     pub(super) section: &'static str,
-    pub(super) kind: Kind,
+    pub(super) kind: DataKind,
     /// Percent.
     pub(super) updates: u8,
     pub(super) clients: usize,
@@ -60,16 +60,16 @@ pub(super) struct Case {
 }
 
 impl Case {
-    const fn writes(section: &'static str, kind: Kind) -> Self {
+    const fn writes(section: &'static str, kind: DataKind) -> Self {
         Self { section, kind, updates: 100, clients: USUAL_CLIENTS, pipeline: 1, is_skewed: false }
     }
 
     /// What the report calls it.
     pub(super) fn name(&self) -> String {
         let kind = match self.kind {
-            Kind::Strings => "strings",
-            Kind::Hashes => "hashes",
-            Kind::Lists => "lists",
+            DataKind::Strings => "strings",
+            DataKind::Hashes => "hashes",
+            DataKind::Lists => "lists",
         };
         let keys = if self.is_skewed { "Zipf 0.99" } else { "uniform" };
         let pipeline =
@@ -80,15 +80,15 @@ impl Case {
 
 /// The cases on the usual number of records.
 pub(super) fn cases(args: &RedisArgs) -> Vec<Case> {
-    let strings = |section| Case::writes(section, Kind::Strings);
-    let hashes = |section| Case::writes(section, Kind::Hashes);
+    let strings = |section| Case::writes(section, DataKind::Strings);
+    let hashes = |section| Case::writes(section, DataKind::Hashes);
     let mut cases: Vec<Case> =
         args.updates.iter().map(|&updates| Case { updates, ..strings(UPDATES) }).collect();
     cases.extend(args.clients.iter().map(|&clients| Case { clients, ..strings(CLIENTS) }));
     cases.push(Case { is_skewed: true, ..strings(CLIENTS) });
 
     let piped = Case { clients: PIPELINE_CLIENTS, pipeline: 16, ..strings(PIPELINE) };
-    cases.extend([Kind::Strings, Kind::Hashes, Kind::Lists].map(|kind| Case { kind, ..piped }));
+    cases.extend([DataKind::Strings, DataKind::Hashes, DataKind::Lists].map(|kind| Case { kind, ..piped }));
     cases.extend(
         args.updates.iter().filter(|&&updates| updates < 100).map(|&updates| Case { updates, ..piped }),
     );
@@ -106,7 +106,7 @@ pub(super) fn cases(args: &RedisArgs) -> Vec<Case> {
 
 /// The cases on many records.
 pub(super) fn large_cases() -> Vec<Case> {
-    let strings = Case::writes(LARGE, Kind::Strings);
+    let strings = Case::writes(LARGE, DataKind::Strings);
     let piped = Case { clients: PIPELINE_CLIENTS, pipeline: 16, ..strings };
     vec![
         Case { updates: 0, ..strings },
@@ -114,12 +114,12 @@ pub(super) fn large_cases() -> Vec<Case> {
         strings,
         Case { is_skewed: true, ..strings },
         piped,
-        Case { kind: Kind::Hashes, is_skewed: true, ..piped },
+        Case { kind: DataKind::Hashes, is_skewed: true, ..piped },
     ]
 }
 
 /// The cases with and without deduplication.
 pub(super) fn dedup_cases() -> Vec<Case> {
-    let piped = Case { clients: PIPELINE_CLIENTS, pipeline: 16, ..Case::writes(DEDUP, Kind::Hashes) };
+    let piped = Case { clients: PIPELINE_CLIENTS, pipeline: 16, ..Case::writes(DEDUP, DataKind::Hashes) };
     vec![piped, Case { is_skewed: true, ..piped }]
 }

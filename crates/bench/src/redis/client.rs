@@ -26,14 +26,14 @@ const SILENCE_MAX: Duration = Duration::from_secs(30);
 const LOAD_BATCH: u64 = 200;
 
 /// What one run of the client gave.
-pub(super) struct Outcome {
+pub(super) struct ClientRun {
     pub(super) operations: u64,
     pub(super) seconds: f64,
     /// In nanoseconds.
     pub(super) latencies: Histogram<u64>,
 }
 
-impl Outcome {
+impl ClientRun {
     /// Nothing yet.
     pub(super) fn empty() -> anyhow::Result<Self> {
         let latencies = Histogram::new_with_bounds(1_000, 60_000_000_000, 3)?;
@@ -126,7 +126,7 @@ pub(super) fn drive(
     time: Duration,
     mut begin: impl FnMut(),
     mut end: impl FnMut(),
-) -> anyhow::Result<Outcome> {
+) -> anyhow::Result<ClientRun> {
     let mut draw = Draw::new(case, records, SmallRng::seed_from_u64(seed))?;
     let ready = epoll::create(epoll::CreateFlags::CLOEXEC).context("cannot make an epoll")?;
     let mut connections = Vec::with_capacity(case.clients);
@@ -135,7 +135,7 @@ pub(super) fn drive(
         epoll::add(&ready, &connection.stream, EventData::new_u64(number as u64), EventFlags::IN)?;
         connections.push(connection);
     }
-    let mut latencies = Outcome::empty()?.latencies;
+    let mut latencies = ClientRun::empty()?.latencies;
     let mut buffer = vec![0; 1 << 16];
     let mut events = Vec::with_capacity(case.clients);
     let (warm, mut recording, mut operations) = (time.mul_f64(WARMUP), None, 0);
@@ -176,7 +176,7 @@ pub(super) fn drive(
             Some(since) if now.duration_since(since) >= time => {
                 end();
                 let seconds = since.elapsed().as_secs_f64();
-                return Ok(Outcome { operations, seconds, latencies });
+                return Ok(ClientRun { operations, seconds, latencies });
             }
             _ => {}
         }
@@ -186,7 +186,7 @@ pub(super) fn drive(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::redis::cases::Kind;
+    use crate::redis::cases::DataKind;
     use std::io::{BufRead, BufReader};
     use std::os::unix::net::UnixListener;
 
@@ -226,7 +226,7 @@ mod tests {
             }
         });
         load(&socket, 450)?;
-        for (kind, pipeline) in [(Kind::Strings, 1), (Kind::Hashes, 16)] {
+        for (kind, pipeline) in [(DataKind::Strings, 1), (DataKind::Hashes, 16)] {
             let case =
                 Case { section: "updates", kind, updates: 50, clients: 3, pipeline, is_skewed: pipeline > 1 };
             let (mut begun, mut ended) = (0, 0);

@@ -1,6 +1,6 @@
 //! The commands of a case as they go over the wire.
 
-use super::cases::{Case, Kind};
+use super::cases::{Case, DataKind};
 use rand::Rng;
 use rand::rngs::SmallRng;
 use rand_distr::{Distribution, Zipf};
@@ -100,15 +100,15 @@ impl Draw {
     pub(super) fn new(case: &Case, records: u64, rng: SmallRng) -> anyhow::Result<Self> {
         let field = field(0);
         let (read, update, records) = match case.kind {
-            Kind::Strings => {
+            DataKind::Strings => {
                 (Template::new(b"GET", "s", &[]), Template::new(b"SET", "s", &[&VALUE]), records)
             }
-            Kind::Hashes => (
+            DataKind::Hashes => (
                 Template::new(b"HGET", "h", &[&field]),
                 Template::new(b"HSET", "h", &[&field, &VALUE]),
                 hashes(records),
             ),
-            Kind::Lists => {
+            DataKind::Lists => {
                 (Template::new(b"LINDEX", "l", &[b"0"]), Template::new(b"LPUSH", "l", &[&VALUE]), LIST_COUNT)
             }
         };
@@ -154,7 +154,7 @@ mod tests {
     fn the_share_of_updates_is_that_of_the_case() -> anyhow::Result<()> {
         let case = Case {
             section: "updates",
-            kind: Kind::Strings,
+            kind: DataKind::Strings,
             updates: 10,
             clients: 1,
             pipeline: 1,

@@ -123,7 +123,7 @@ pub(super) fn judge(report: &BenchReport) -> Vec<Goal> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::report::Unit;
+    use crate::report::report::FigureUnit;
 
     #[test]
     fn the_worst_line_is_judged_and_nothing_measured_is_nothing_met() {
@@ -141,11 +141,18 @@ mod tests {
             report.add(key, unit, value);
         };
         for (subject, rate, p99) in [(OURS, 190.0, 2.0), (ALWAYS, 100.0, 1.0)] {
-            add(CLIENTS, 16, subject, THROUGHPUT, Unit::PerSecond, rate);
-            add(CLIENTS, 50, subject, THROUGHPUT, Unit::PerSecond, rate);
-            add(CLIENTS, 16, subject, P99, Unit::Milliseconds, p99);
+            add(CLIENTS, 16, subject, THROUGHPUT, FigureUnit::PerSecond, rate);
+            add(CLIENTS, 50, subject, THROUGHPUT, FigureUnit::PerSecond, rate);
+            add(CLIENTS, 16, subject, P99, FigureUnit::Milliseconds, p99);
             // With many keys we are slower than with 16 clients the goal allows.
-            add(LARGE, 16, subject, THROUGHPUT, Unit::PerSecond, if subject == OURS { 150.0 } else { 100.0 });
+            add(
+                LARGE,
+                16,
+                subject,
+                THROUGHPUT,
+                FigureUnit::PerSecond,
+                if subject == OURS { 150.0 } else { 100.0 },
+            );
         }
         let goals = judge(&report);
         let goal = |part: &str| goals.iter().find(|goal| goal.goal.contains(part)).expect("the goal exists");

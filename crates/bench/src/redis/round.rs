@@ -4,15 +4,15 @@
 //! or faster meanwhile does so for all. The servers whose turn it is not are stopped.
 
 use super::cases::{self, Case, DEDUP, LARGE, RESTART};
-use super::client::{self, Outcome};
+use super::client::{self, ClientRun};
 use super::lines::{CPU, CPU_MAIN, LOGGED, P50, P99, P999, START, THROUGHPUT};
 use super::processor::{Pinning, Used};
-use super::server::Running;
+use super::server::RunningServer;
 use super::server_dir::ServerDir;
-use super::subjects::{INTERVAL, STOCK, Subject, dedup_pairs};
+use super::subjects::{INTERVAL, STOCK, ServerSubject, dedup_pairs};
 use super::{RedisArgs, args};
 use crate::harness::progress::SectionProgress;
-use crate::report::report::{BenchReport, OURS, RowKey, Unit};
+use crate::report::report::{BenchReport, FigureUnit, OURS, RowKey};
 use anyhow::Context as _;
 use std::time::{Duration, Instant};
 
@@ -23,11 +23,11 @@ const SLICES: usize = 2;
 
 /// A server, what it is, and what the slices of the present case gave.
 struct Measured {
-    subject: Subject,
-    server: Running,
+    subject: ServerSubject,
+    server: RunningServer,
     /// Behind the server, which ends first.
     dir: ServerDir,
-    outcome: Outcome,
+    outcome: ClientRun,
     used: Used,
     /// What it has logged in the slices.
     logged: f64,
@@ -50,7 +50,7 @@ pub(super) struct Round<'a> {
 }
 
 /// Measurements of a round, for the progress.
-pub(super) fn steps(args: &RedisArgs, subjects: &[Subject]) -> usize {
+pub(super) fn steps(args: &RedisArgs, subjects: &[ServerSubject]) -> usize {
     let large = subjects.iter().filter(|subject| subject.is_for_large()).count();
     let mut steps = cases::cases(args).len() * subjects.len();
     if args.run.wants(LARGE) {
@@ -66,14 +66,14 @@ pub(super) fn steps(args: &RedisArgs, subjects: &[Subject]) -> usize {
 }
 
 impl Round<'_> {
-    pub(super) fn run(&mut self, subjects: &[Subject]) -> anyhow::Result<()> {
+    pub(super) fn run(&mut self, subjects: &[ServerSubject]) -> anyhow::Result<()> {
         let cases = cases::cases(self.args);
         if !cases.is_empty() || self.args.run.wants(RESTART) {
             self.on_fresh(subjects, self.args.records, &cases)?;
         }
         let wants_large = self.args.run.wants(LARGE);
         if wants_large || self.args.run.wants(RESTART) {
-            let few: Vec<Subject> = subjects.iter().filter(|s| s.is_for_large()).copied().collect();
+            let few: Vec<ServerSubject> = subjects.iter().filter(|s| s.is_for_large()).copied().collect();
             let cases = if wants_large { cases::large_cases() } else { Vec::new() };
             self.on_fresh(&few, self.args.large_records, &cases)?;
         }
@@ -87,7 +87,7 @@ impl Round<'_> {
     }
 
     /// Cases on fresh servers, which are gone afterwards.
-    fn on_fresh(&mut self, subjects: &[Subject], records: u64, cases: &[Case]) -> anyhow::Result<()> {
+    fn on_fresh(&mut self, subjects: &[ServerSubject], records: u64, cases: &[Case]) -> anyhow::Result<()> {
         let is_dedup = cases.first().is_some_and(|case| case.section == DEDUP);
         let mut servers = self.start_all(subjects, records)?;
         if self.args.run.wants(RESTART) && !is_dedup {
@@ -103,12 +103,19 @@ impl Round<'_> {
         Ok(())
     }
 
-    fn measured(subject: Subject, server: Running, dir: ServerDir) -> anyhow::Result<Measured> {
-        Ok(Measured { subject, server, dir, outcome: Outcome::empty()?, used: Used::default(), logged: 0.0 })
+    fn measured(subject: ServerSubject, server: RunningServer, dir: ServerDir) -> anyhow::Result<Measured> {
+        Ok(Measured {
+            subject,
+            server,
+            dir,
+            outcome: ClientRun::empty()?,
+            used: Used::default(),
+            logged: 0.0,
+        })
     }
 
     /// Fresh servers with all records; each is stopped.
-    fn start_all(&self, subjects: &[Subject], records: u64) -> anyhow::Result<Vec<Measured>> {
+    fn start_all(&self, subjects: &[ServerSubject], records: u64) -> anyhow::Result<Vec<Measured>> {
         let mut servers = Vec::new();
         for &subject in subjects {
             self.progress.step(format!("{}: making {records} records", subject.name));
@@ -146,7 +153,7 @@ impl Round<'_> {
                 threads: 0,
                 subject: if subject.name == STOCK { "Valkey, RDB file".into() } else { subject.name.into() },
             };
-            self.report.add(key, Unit::Milliseconds, milliseconds);
+            self.report.add(key, FigureUnit::Milliseconds, milliseconds);
             server.pause()?;
             again.push(Self::measured(subject, server, dir)?);
             self.progress.done();
@@ -179,7 +186,7 @@ impl Round<'_> {
         let (mut before, mut after) = (Ok(Used::default()), Ok(Used::default()));
         on.server.go_on()?;
         let logs = case.section == DEDUP;
-        let counts = |server: &Running| -> anyhow::Result<[f64; 2]> {
+        let counts = |server: &RunningServer| -> anyhow::Result<[f64; 2]> {
             let of = |field| server.info("mangrove", field);
             Ok([of("mangrove_logged_bytes")?, of("mangrove_commands")?])
         };
@@ -205,27 +212,27 @@ impl Round<'_> {
 
     /// Puts what the slices gave into the report.
     fn take(&mut self, of: &mut Measured, case: &Case) -> anyhow::Result<()> {
-        let outcome = std::mem::replace(&mut of.outcome, Outcome::empty()?);
+        let outcome = std::mem::replace(&mut of.outcome, ClientRun::empty()?);
         let used = std::mem::take(&mut of.used);
         let logged = std::mem::take(&mut of.logged);
         let operations = outcome.operations as f64;
         let place = place(&of.subject, case);
-        self.add(&place, case, THROUGHPUT, Unit::PerSecond, operations / outcome.seconds);
+        self.add(&place, case, THROUGHPUT, FigureUnit::PerSecond, operations / outcome.seconds);
         if case.section == DEDUP {
-            self.add(&place, case, LOGGED, Unit::Bytes, logged);
-            self.add(&place, case, CPU, Unit::Nanoseconds, used.all as f64 / operations);
+            self.add(&place, case, LOGGED, FigureUnit::Bytes, logged);
+            self.add(&place, case, CPU, FigureUnit::Nanoseconds, used.all as f64 / operations);
             return Ok(());
         }
         for (name, share) in [(P50, 0.5), (P99, 0.99), (P999, 0.999)] {
             let latency = outcome.latencies.value_at_quantile(share) as f64 / 1e6;
-            self.add(&place, case, name, Unit::Milliseconds, latency);
+            self.add(&place, case, name, FigureUnit::Milliseconds, latency);
         }
-        self.add(&place, case, CPU, Unit::Nanoseconds, used.all as f64 / operations);
-        self.add(&place, case, CPU_MAIN, Unit::Nanoseconds, used.main as f64 / operations);
+        self.add(&place, case, CPU, FigureUnit::Nanoseconds, used.all as f64 / operations);
+        self.add(&place, case, CPU_MAIN, FigureUnit::Nanoseconds, used.main as f64 / operations);
         Ok(())
     }
 
-    fn add(&mut self, place: &Place, case: &Case, operation: &str, unit: Unit, value: f64) {
+    fn add(&mut self, place: &Place, case: &Case, operation: &str, unit: FigureUnit, value: f64) {
         let key = RowKey {
             section: case.section,
             medium: place.medium.into(),
@@ -239,7 +246,7 @@ impl Round<'_> {
 }
 
 /// Servers with and without deduplication are lines of one column.
-fn place(subject: &Subject, case: &Case) -> Place {
+fn place(subject: &ServerSubject, case: &Case) -> Place {
     if case.section != DEDUP {
         return Place { medium: "", subject: subject.name, suffix: "" };
     }

@@ -4,12 +4,12 @@ use super::cases::SECTIONS;
 use super::lines::DIRECT_WRITE;
 use super::processor::Pinning;
 use super::round::{Round, steps};
-use super::subjects::{SUBJECTS, Subject};
+use super::subjects::{SUBJECTS, ServerSubject};
 use super::{RedisArgs, figures, goals};
 use crate::harness::progress::SectionProgress;
 use crate::harness::run_args::list;
 use crate::report::render::Page;
-use crate::report::report::{BenchReport, RowKey, Unit};
+use crate::report::report::{BenchReport, FigureUnit, RowKey};
 use crate::report::save::{illustrate, save};
 use crate::report::{render, say};
 use crate::sections::floors::{FLOOR, odsync_rate};
@@ -54,8 +54,8 @@ fn quick(args: RedisArgs) -> RedisArgs {
 }
 
 /// The servers that were asked for and are built.
-fn subjects(args: &RedisArgs, report: &mut BenchReport) -> anyhow::Result<Vec<Subject>> {
-    let is = |subject: &Subject, asked: &String| subject.name.eq_ignore_ascii_case(asked.trim());
+fn subjects(args: &RedisArgs, report: &mut BenchReport) -> anyhow::Result<Vec<ServerSubject>> {
+    let is = |subject: &ServerSubject, asked: &String| subject.name.eq_ignore_ascii_case(asked.trim());
     if let Some(unknown) = args.subjects.iter().find(|asked| !SUBJECTS.iter().any(|s| is(s, asked))) {
         bail!("there is no server '{unknown}'; there are {}", SUBJECTS.map(|s| s.name).join(", "));
     }
@@ -127,7 +127,7 @@ fn floor(args: &RedisArgs, report: &mut BenchReport) -> anyhow::Result<()> {
         threads: 1,
         subject: FLOOR.into(),
     };
-    report.add(key, Unit::PerSecond, rate);
+    report.add(key, FigureUnit::PerSecond, rate);
     Ok(())
 }
 

@@ -17,13 +17,13 @@ const START_MAX: Duration = Duration::from_secs(120);
 const PAUSE: Duration = Duration::from_millis(1);
 
 /// A server that serves; killed when dropped.
-pub(super) struct Running {
+pub(super) struct RunningServer {
     child: Child,
     pub(super) socket: PathBuf,
     dir: PathBuf,
 }
 
-impl Running {
+impl RunningServer {
     /// A name for a socket, which may have 107 bytes at most.
     pub(super) fn new_socket() -> PathBuf {
         static NEXT: AtomicU32 = AtomicU32::new(0);
@@ -96,7 +96,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningServer {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();

@@ -2,7 +2,7 @@
 
 use super::args::RedisArgs;
 use super::processor::Pinning;
-use super::server::Running;
+use super::server::RunningServer;
 use super::server_dir::ServerDir;
 use crate::report::report::OURS;
 use anyhow::Context as _;
@@ -12,7 +12,7 @@ use std::process::{Command, Stdio};
 
 /// How a server keeps its data.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Subject {
+pub(super) struct ServerSubject {
     /// Its name in the report.
     pub(super) name: &'static str,
     is_durable: bool,
@@ -33,14 +33,14 @@ pub(super) const EMULATED: &str = "Mangrove (emulated 0/0)";
 
 const DISK: &str = "disk";
 
-const FILE: Subject = Subject {
+const FILE: ServerSubject = ServerSubject {
     name: OURS,
     is_durable: true,
     medium: DISK,
     deduplicates: true,
     settings: &[("MANGROVE_REDIS_MEDIUM", "file")],
 };
-const SLOW_MEMORY: Subject = Subject {
+const SLOW_MEMORY: ServerSubject = ServerSubject {
     name: "Mangrove (emulated 300/100)",
     is_durable: true,
     medium: "300/100",
@@ -48,32 +48,32 @@ const SLOW_MEMORY: Subject = Subject {
     // What is added to the 100 ns that DRAM is taken to have.
     settings: &[("MANGROVE_REDIS_MEDIUM", "emulated=200/0")],
 };
-const RIVAL: Subject = Subject { is_durable: false, ..FILE };
+const RIVAL: ServerSubject = ServerSubject { is_durable: false, ..FILE };
 /// Valkey's own compaction of the append-only file is off: it would run beside some measurements and not beside others.
 const NO_REWRITE: (&str, &str) = ("--auto-aof-rewrite-percentage", "0");
 
 /// All of them; the first is what the others are compared with.
-pub(super) const SUBJECTS: [Subject; 7] = [
+pub(super) const SUBJECTS: [ServerSubject; 7] = [
     FILE,
-    Subject {
+    ServerSubject {
         name: INTERVAL,
         settings: &[("MANGROVE_REDIS_MEDIUM", "file"), ("MANGROVE_REDIS_INTERVAL_MS", "1000")],
         ..FILE
     },
-    Subject {
+    ServerSubject {
         name: EMULATED,
         medium: "0/0",
         settings: &[("MANGROVE_REDIS_MEDIUM", "emulated=0/0")],
         ..SLOW_MEMORY
     },
     SLOW_MEMORY,
-    Subject { name: STOCK, settings: &[("--appendonly", "no")], ..RIVAL },
-    Subject {
+    ServerSubject { name: STOCK, settings: &[("--appendonly", "no")], ..RIVAL },
+    ServerSubject {
         name: EVERYSEC,
         settings: &[("--appendonly", "yes"), ("--appendfsync", "everysec"), NO_REWRITE],
         ..RIVAL
     },
-    Subject {
+    ServerSubject {
         name: ALWAYS,
         settings: &[("--appendonly", "yes"), ("--appendfsync", "always"), NO_REWRITE],
         ..RIVAL
@@ -81,16 +81,19 @@ pub(super) const SUBJECTS: [Subject; 7] = [
 ];
 
 /// Of `subjects`, those whose deduplication is measured, each with and without.
-pub(super) fn dedup_pairs(subjects: &[Subject]) -> Vec<Subject> {
+pub(super) fn dedup_pairs(subjects: &[ServerSubject]) -> Vec<ServerSubject> {
     let of = [
-        (FILE, Subject { name: "Mangrove, not deduplicated", deduplicates: false, ..FILE }),
-        (SLOW_MEMORY, Subject { name: "300/100, not deduplicated", deduplicates: false, ..SLOW_MEMORY }),
+        (FILE, ServerSubject { name: "Mangrove, not deduplicated", deduplicates: false, ..FILE }),
+        (
+            SLOW_MEMORY,
+            ServerSubject { name: "300/100, not deduplicated", deduplicates: false, ..SLOW_MEMORY },
+        ),
     ];
     let wanted = of.into_iter().filter(|(with, _)| subjects.iter().any(|subject| subject.name == with.name));
     wanted.flat_map(|(with, without)| [with, without]).collect()
 }
 
-impl Subject {
+impl ServerSubject {
     /// Whether it is one of the section with many records.
     pub(super) fn is_for_large(&self) -> bool {
         [OURS, STOCK, ALWAYS].contains(&self.name)
@@ -112,9 +115,14 @@ impl Subject {
     }
 
     /// Starts it over what its directory holds, and waits until it serves.
-    pub(super) fn start(&self, args: &RedisArgs, pinning: &Pinning, dir: &Path) -> anyhow::Result<Running> {
+    pub(super) fn start(
+        &self,
+        args: &RedisArgs,
+        pinning: &Pinning,
+        dir: &Path,
+    ) -> anyhow::Result<RunningServer> {
         let log = OpenOptions::new().append(true).create(true).open(dir.join("log"))?;
-        let socket = Running::new_socket();
+        let socket = RunningServer::new_socket();
         let mut command = Command::new(self.program(args));
         command.args(["--port", "0", "--unixsocket"]).arg(&socket).arg("--dir").arg(dir);
         command.args(["--save", "", "--io-threads", &args.io_threads.to_string()]);
@@ -130,6 +138,6 @@ impl Subject {
         let child = pinning.on_servers(|| {
             command.spawn().with_context(|| format!("cannot start {}", self.program(args).display()))
         })?;
-        Running::wait_for(child, socket, dir.to_owned())
+        RunningServer::wait_for(child, socket, dir.to_owned())
     }
 }

@@ -1,7 +1,7 @@
 //! SVG figures: bars and curves of any rows; and of the map those after the paper's Fig. 4 to 10, and of the disk
 //! sections.
 
-use crate::report::report::{BenchReport, MachineInfo, Row, Unit};
+use crate::report::report::{BenchReport, FigureUnit, MachineInfo, Row};
 use crate::sections::lines;
 use anyhow::anyhow;
 use plotters::prelude::*;
@@ -94,12 +94,12 @@ fn subjects<'a>(rows: &[&'a Row]) -> Vec<&'a str> {
 /// A unit that gives short labels, and what to divide by.
 fn scale(rows: &[&Row]) -> (&'static str, f64) {
     match rows[0].unit {
-        Unit::Nanoseconds => ("microseconds per operation", 1e3),
-        Unit::PerSecond => ("thousands per second", 1e3),
-        Unit::Bytes => ("bytes", 1.0),
-        Unit::Microseconds => ("microseconds", 1.0),
-        Unit::Milliseconds => ("milliseconds", 1.0),
-        Unit::Count => ("count", 1.0),
+        FigureUnit::Nanoseconds => ("microseconds per operation", 1e3),
+        FigureUnit::PerSecond => ("thousands per second", 1e3),
+        FigureUnit::Bytes => ("bytes", 1.0),
+        FigureUnit::Microseconds => ("microseconds", 1.0),
+        FigureUnit::Milliseconds => ("milliseconds", 1.0),
+        FigureUnit::Count => ("count", 1.0),
     }
 }
 

@@ -333,14 +333,14 @@ fn memory(j: &Judge<'_>, goals: &mut Vec<Goal>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::report::Unit;
+    use crate::report::report::FigureUnit;
 
     /// Adds the figure of a subject in a line of the medium `zero`.
     fn add(
         report: &mut BenchReport,
         (section, operation, threads): (&'static str, &str, usize),
         subject: &str,
-        unit: Unit,
+        unit: FigureUnit,
         value: f64,
     ) {
         let key = RowKey {
@@ -355,7 +355,7 @@ mod tests {
     }
 
     /// A report with the figures of several subjects in one line.
-    fn line_of(line: (&'static str, &str, usize), unit: Unit, figures: &[(&str, f64)]) -> BenchReport {
+    fn line_of(line: (&'static str, &str, usize), unit: FigureUnit, figures: &[(&str, f64)]) -> BenchReport {
         let mut report = BenchReport::default();
         for (subject, value) in figures {
             add(&mut report, line, subject, unit, *value);
@@ -376,12 +376,12 @@ mod tests {
     fn goals_are_met_or_missed_by_the_numbers() {
         let mut report = BenchReport::default();
         for (subject, ns) in [(OURS, 500.0), (HART_PAPER, 1100.0), ("WOART", 600.0)] {
-            add(&mut report, (OPERATIONS, "insert", 1), subject, Unit::Nanoseconds, ns);
+            add(&mut report, (OPERATIONS, "insert", 1), subject, FigureUnit::Nanoseconds, ns);
         }
         for (subject, rate) in
             [(OURS, 190_000.0), (lines::FLOOR, 16_000.0), ("LevelDB", 60_000.0), ("LMDB", 7_000.0)]
         {
-            add(&mut report, (PUTS, lines::PUT, 32), subject, Unit::PerSecond, rate);
+            add(&mut report, (PUTS, lines::PUT, 32), subject, FigureUnit::PerSecond, rate);
         }
         let goals = judge(&report);
         assert_eq!(goal(&goals, "insert at least 2x HART-paper").met, Some(true));
@@ -396,7 +396,7 @@ mod tests {
     fn shuffled_rows_are_judged_by_themselves_and_by_the_faster_rival() {
         let line = (OPERATIONS, lines::SEARCH_SHUFFLED, 1);
         let figures = [(OURS, 450.0), (VOLATILE_ART, 540.0), (BLART, 440.0)];
-        let goals = judge(&line_of(line, Unit::Nanoseconds, &figures));
+        let goals = judge(&line_of(line, FigureUnit::Nanoseconds, &figures));
         let search = goal(&goals, "shuffled: search");
         assert_eq!(search.met, Some(false));
         assert!(search.measured.contains(BLART), "{}", search.measured);
@@ -404,7 +404,7 @@ mod tests {
 
         let line = (OPERATIONS, lines::UPDATE_SHUFFLED, 1);
         let figures = [(OURS, 700.0), (HART_PAPER, 2_100.0), ("P-ART", 690.0), ("WOART", 900.0)];
-        let goals = judge(&line_of(line, Unit::Nanoseconds, &figures));
+        let goals = judge(&line_of(line, FigureUnit::Nanoseconds, &figures));
         assert_eq!(goal(&goals, "shuffled: update ahead of P-ART").met, Some(false));
         assert_eq!(goal(&goals, "shuffled: update ahead of WOART").met, Some(true));
         assert_eq!(goal(&goals, "shuffled: update at least 3x HART-paper").met, Some(true));
@@ -414,10 +414,10 @@ mod tests {
     #[test]
     fn each_door_meets_the_goals_of_reads_by_itself() {
         let figures = [(OURS, 2_600.0), (MangroveC::NAME, 2_400.0), ("LMDB", 1_000.0)];
-        let goals = judge(&line_of((GETS, lines::GET, 1), Unit::PerSecond, &figures));
+        let goals = judge(&line_of((GETS, lines::GET, 1), FigureUnit::PerSecond, &figures));
         assert_eq!(goal(&goals, "random gets, one thread, through Rust: 2.5x LMDB").met, Some(true));
         assert_eq!(goal(&goals, "random gets, one thread, through C: 2.5x LMDB").met, Some(false));
-        let goals = judge(&line_of((YCSB, lines::SCANS, 1), Unit::PerSecond, &figures[..1]));
+        let goals = judge(&line_of((YCSB, lines::SCANS, 1), FigureUnit::PerSecond, &figures[..1]));
         assert_eq!(goal(&goals, "YCSB E, through Rust: 1x LMDB").met, None);
     }
 
@@ -425,7 +425,7 @@ mod tests {
     fn an_opening_is_judged_by_its_number_of_records() {
         let met = |records| {
             let line = (OPEN, lines::OPEN_KILLED, 0);
-            let mut report = line_of(line, Unit::Milliseconds, &[(OURS, 500.0)]);
+            let mut report = line_of(line, FigureUnit::Milliseconds, &[(OURS, 500.0)]);
             report.records = records;
             let goals = judge(&report);
             [80, 1_000].map(|ms| goal(&goals, &format!("records: at most {ms} ms")).met)
@@ -439,11 +439,11 @@ mod tests {
     fn async_puts_and_overwrites_are_judged() {
         let mut report = BenchReport { records: 250_000, ..BenchReport::default() };
         for (threads, rate) in [(1, 1_000.0), (2, 1_650.0)] {
-            add(&mut report, (BATCHES, lines::FILL, threads), OURS, Unit::PerSecond, rate);
+            add(&mut report, (BATCHES, lines::FILL, threads), OURS, FigureUnit::PerSecond, rate);
         }
         let line = |operation| (overwrites::SECTION, operation, 1);
-        add(&mut report, line(overwrites::LONGEST), OURS, Unit::Milliseconds, 25.0);
-        add(&mut report, line(overwrites::WRITTEN), OURS, Unit::Bytes, 590.0);
+        add(&mut report, line(overwrites::LONGEST), OURS, FigureUnit::Milliseconds, 25.0);
+        add(&mut report, line(overwrites::WRITTEN), OURS, FigureUnit::Bytes, 590.0);
         let goals = judge(&report);
         assert_eq!(goal(&goals, "async puts 1.7x on 2 threads").met, Some(false));
         assert_eq!(goal(&goals, "no pause above 20 ms").met, Some(false));

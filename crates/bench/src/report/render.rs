@@ -1,6 +1,6 @@
 //! The report as text and as Markdown.
 
-use crate::report::report::{BenchReport, OURS, Row, Unit};
+use crate::report::report::{BenchReport, FigureUnit, OURS, Row};
 use std::fmt::Write;
 
 /// How a table is drawn.
@@ -134,13 +134,13 @@ fn matrix(rows: &[&Row]) -> (Vec<String>, Vec<Vec<String>>) {
     (header, lines)
 }
 
-fn number(value: f64, unit: Unit) -> String {
+fn number(value: f64, unit: FigureUnit) -> String {
     match unit {
-        Unit::PerSecond if value >= 1e7 => format!("{:.1}M", value / 1e6),
-        Unit::PerSecond if value >= 1e6 => format!("{:.2}M", value / 1e6),
-        Unit::PerSecond | Unit::Bytes if value >= 1e4 => format!("{:.1}k", value / 1e3),
-        Unit::Count => format!("{value:.2}"),
-        Unit::Milliseconds if value < 100.0 => format!("{value:.2}"),
+        FigureUnit::PerSecond if value >= 1e7 => format!("{:.1}M", value / 1e6),
+        FigureUnit::PerSecond if value >= 1e6 => format!("{:.2}M", value / 1e6),
+        FigureUnit::PerSecond | FigureUnit::Bytes if value >= 1e4 => format!("{:.1}k", value / 1e3),
+        FigureUnit::Count => format!("{value:.2}"),
+        FigureUnit::Milliseconds if value < 100.0 => format!("{value:.2}"),
         _ => format!("{value:.0}"),
     }
 }
@@ -184,7 +184,7 @@ mod tests {
                 threads: 1,
                 subject: subject.into(),
             };
-            report.add(key, Unit::Nanoseconds, value);
+            report.add(key, FigureUnit::Nanoseconds, value);
         }
         let of = Page { title: "A test", sections: &[("operations", "Operations")] };
         let page = super::page(&of, &report, true);

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 /// What a figure counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub enum Unit {
+pub enum FigureUnit {
     /// Nanoseconds per operation.
     Nanoseconds,
     /// Operations per second.
@@ -20,7 +20,7 @@ pub enum Unit {
     Count,
 }
 
-impl Unit {
+impl FigureUnit {
     /// True when a smaller number is the better one.
     #[must_use]
     pub fn smaller_is_better(self) -> bool {
@@ -89,7 +89,7 @@ pub struct Row {
     #[serde(flatten)]
     pub key: RowKey,
     /// What it counts.
-    pub unit: Unit,
+    pub unit: FigureUnit,
     /// Middle of the rounds.
     pub median: f64,
     /// Least of the rounds.
@@ -165,7 +165,7 @@ pub(crate) const OURS: &str = "Mangrove";
 
 impl BenchReport {
     /// Adds the figure of one round.
-    pub fn add(&mut self, key: RowKey, unit: Unit, value: f64) {
+    pub fn add(&mut self, key: RowKey, unit: FigureUnit, value: f64) {
         let at = match self.rows.iter().position(|r| r.key == key) {
             Some(at) => at,
             None => {

@@ -5,7 +5,7 @@ use crate::harness::context::{MapBench, TableLine};
 use crate::harness::progress::SectionProgress;
 use crate::harness::records;
 use crate::harness::store::{OpenStore, SyncMode};
-use crate::report::report::Unit;
+use crate::report::report::FigureUnit;
 use anyhow::ensure;
 use std::sync::{Barrier, Mutex};
 use std::time::{Duration, Instant};
@@ -89,7 +89,7 @@ pub(super) fn run(c: &mut MapBench<'_>) -> anyhow::Result<()> {
             store.close()?;
             let line =
                 TableLine { section: SECTION, medium: "file", workload: "", operation: BATCH, threads: 1 };
-            c.add(&line, kind.name(), Unit::PerSecond, rate);
+            c.add(&line, kind.name(), FigureUnit::PerSecond, rate);
             progress.done();
 
             for &threads in &counts {
@@ -102,7 +102,7 @@ pub(super) fn run(c: &mut MapBench<'_>) -> anyhow::Result<()> {
                 store.close()?;
                 std::fs::remove_dir_all(&dir)?;
                 let line = TableLine { operation: FILL, threads, ..line };
-                c.add(&line, kind.name(), Unit::PerSecond, rate);
+                c.add(&line, kind.name(), FigureUnit::PerSecond, rate);
                 progress.done();
             }
         }

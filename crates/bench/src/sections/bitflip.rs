@@ -5,7 +5,7 @@ use super::child;
 use super::loaded::copy;
 use crate::harness::context::{MapBench, TableLine};
 use crate::harness::progress::SectionProgress;
-use crate::report::report::Unit;
+use crate::report::report::FigureUnit;
 use anyhow::ensure;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
@@ -119,7 +119,7 @@ pub(super) fn run(c: &mut MapBench<'_>) -> anyhow::Result<()> {
             ("flips without effect", harmless),
         ] {
             let line = TableLine { section: SECTION, medium: "file", workload: "", operation, threads: 0 };
-            c.add(&line, kind.name(), Unit::Count, f64::from(count));
+            c.add(&line, kind.name(), FigureUnit::Count, f64::from(count));
         }
     }
     Ok(())

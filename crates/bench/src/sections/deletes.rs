@@ -7,7 +7,7 @@ use crate::harness::machine::resident_bytes;
 use crate::harness::progress::SectionProgress;
 use crate::harness::records;
 use crate::harness::store::{StoreKind, SyncMode};
-use crate::report::report::Unit;
+use crate::report::report::FigureUnit;
 use anyhow::ensure;
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
@@ -85,14 +85,22 @@ pub(super) fn run(c: &mut MapBench<'_>) -> anyhow::Result<()> {
             let left = disk_bytes(&dir)?;
             let (emptied, compacted) = empty(*kind, &dir, &order[deleted..])?;
             let mut lines = vec![
-                ("random unsynced delete", Unit::PerSecond, rate),
-                ("disk a record, full", Unit::Bytes, full as f64 / loaded as f64),
-                ("disk a record that is left, after closing", Unit::Bytes, left as f64 / kept as f64),
-                ("memory a record that is left, opened again", Unit::Bytes, memory as f64 / kept as f64),
-                ("disk, all deleted, opened again", Unit::Bytes, emptied as f64),
+                ("random unsynced delete", FigureUnit::PerSecond, rate),
+                ("disk a record, full", FigureUnit::Bytes, full as f64 / loaded as f64),
+                ("disk a record that is left, after closing", FigureUnit::Bytes, left as f64 / kept as f64),
+                (
+                    "memory a record that is left, opened again",
+                    FigureUnit::Bytes,
+                    memory as f64 / kept as f64,
+                ),
+                ("disk, all deleted, opened again", FigureUnit::Bytes, emptied as f64),
             ];
             if let Some(bytes) = compacted {
-                lines.push(("disk, all deleted, compacted and opened again", Unit::Bytes, bytes as f64));
+                lines.push((
+                    "disk, all deleted, compacted and opened again",
+                    FigureUnit::Bytes,
+                    bytes as f64,
+                ));
             }
             for (operation, unit, value) in lines {
                 let line =

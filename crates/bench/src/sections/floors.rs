@@ -3,7 +3,7 @@
 use crate::Workload;
 use crate::harness::context::{MapBench, TableLine};
 use crate::harness::progress::SectionProgress;
-use crate::report::report::Unit;
+use crate::report::report::FigureUnit;
 use anyhow::Context as _;
 use mangrove_pool::{Emulated, FlushInstruction};
 use std::collections::BTreeMap;
@@ -88,14 +88,14 @@ pub(super) fn run(c: &mut MapBench<'_>) -> anyhow::Result<()> {
     let flush = FlushInstruction::detect();
     let on_disk = c.measures_disk();
     for _ in 0..c.args.run.rounds {
-        let mut put = |medium: &str, operation: &str, unit: Unit, value: f64| {
+        let mut put = |medium: &str, operation: &str, unit: FigureUnit, value: f64| {
             let line = TableLine { section: SECTION, medium, workload: "", operation, threads: 1 };
             c.add(&line, FLOOR, unit, value);
         };
         progress.step("cache lines");
         let [near, far] = persist_cost(repeats)?;
-        put("zero", &format!("store + {flush} + sfence, lines in order"), Unit::Nanoseconds, near);
-        put("zero", &format!("store + {flush} + sfence, lines far apart"), Unit::Nanoseconds, far);
+        put("zero", &format!("store + {flush} + sfence, lines in order"), FigureUnit::Nanoseconds, near);
+        put("zero", &format!("store + {flush} + sfence, lines far apart"), FigureUnit::Nanoseconds, far);
         let (from, mut to) = (vec![1u8; 116], vec![0u8; 1 << 20]);
         let copy = super::operations::per_record(repeats as usize, || {
             for i in 0..repeats as usize {
@@ -104,7 +104,7 @@ pub(super) fn run(c: &mut MapBench<'_>) -> anyhow::Result<()> {
             }
             black_box(&to);
         });
-        put("zero", "memcpy of 116 bytes (16-byte key, 100-byte value)", Unit::Nanoseconds, copy);
+        put("zero", "memcpy of 116 bytes (16-byte key, 100-byte value)", FigureUnit::Nanoseconds, copy);
         let mut map: BTreeMap<&[u8], u64> = BTreeMap::new();
         for (i, k) in keys.iter().enumerate() {
             map.insert(k, i as u64);
@@ -114,15 +114,15 @@ pub(super) fn run(c: &mut MapBench<'_>) -> anyhow::Result<()> {
                 black_box(map.get(k));
             }
         });
-        put("zero", "get of a native BTreeMap, Random", Unit::Nanoseconds, get);
+        put("zero", "get of a native BTreeMap, Random", FigureUnit::Nanoseconds, get);
         if !on_disk {
             progress.done();
             continue;
         }
         progress.step("the disk");
-        put("file", FDATASYNC, Unit::PerSecond, fdatasync_rate(&dir.join("fdatasync"), time)?);
+        put("file", FDATASYNC, FigureUnit::PerSecond, fdatasync_rate(&dir.join("fdatasync"), time)?);
         if let Some(rate) = odsync_rate(&dir.join("odsync"), 512, time)? {
-            put("file", ODSYNC, Unit::PerSecond, rate);
+            put("file", ODSYNC, FigureUnit::PerSecond, rate);
         }
         progress.done();
     }

@@ -8,7 +8,7 @@ use crate::harness::context::{MapBench, TableLine};
 use crate::harness::progress::SectionProgress;
 use crate::harness::records;
 use crate::harness::store::OpenStore;
-use crate::report::report::Unit;
+use crate::report::report::FigureUnit;
 use anyhow::ensure;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
@@ -135,10 +135,10 @@ pub(super) fn run(c: &mut MapBench<'_>) -> anyhow::Result<()> {
             progress.step(format!("{} gets", kind.name()));
             for threads in [1, 2] {
                 let rate = get_rate(&*store, threads, gets, loaded, records::key)?;
-                c.add(&TableLine { threads, ..line }, kind.name(), Unit::PerSecond, rate.wall);
+                c.add(&TableLine { threads, ..line }, kind.name(), FigureUnit::PerSecond, rate.wall);
             }
             let rate = get_many_rate(&*store, gets, loaded)?;
-            c.add(&TableLine { operation: GET_MANY, ..line }, kind.name(), Unit::PerSecond, rate);
+            c.add(&TableLine { operation: GET_MANY, ..line }, kind.name(), FigureUnit::PerSecond, rate);
             progress.step(format!("{} scan", kind.name()));
             let start = Instant::now();
             let mut bytes = 0;
@@ -149,7 +149,7 @@ pub(super) fn run(c: &mut MapBench<'_>) -> anyhow::Result<()> {
                 "{} scanned {count} of {loaded} records",
                 kind.name()
             );
-            c.add(&TableLine { operation: SCAN, ..line }, kind.name(), Unit::PerSecond, rate);
+            c.add(&TableLine { operation: SCAN, ..line }, kind.name(), FigureUnit::PerSecond, rate);
             store.close()?;
 
             progress.step(format!("{} one prefix", kind.name()));
@@ -157,7 +157,12 @@ pub(super) fn run(c: &mut MapBench<'_>) -> anyhow::Result<()> {
             for threads in [1, 2] {
                 let rate = get_rate_with_a_writer(&*store, threads, gets, loaded)?;
                 for (operation, rate) in [(GET_PREFIX, rate.wall), (GET_PREFIX_CPU, rate.processor)] {
-                    c.add(&TableLine { operation, threads, ..line }, kind.name(), Unit::PerSecond, rate);
+                    c.add(
+                        &TableLine { operation, threads, ..line },
+                        kind.name(),
+                        FigureUnit::PerSecond,
+                        rate,
+                    );
                 }
             }
             store.close()?;

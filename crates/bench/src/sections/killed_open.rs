@@ -5,7 +5,7 @@ use crate::harness::context::{MapBench, TableLine};
 use crate::harness::progress::SectionProgress;
 use crate::harness::records;
 use crate::harness::store::{OpenStore, StoreKind, SyncMode};
-use crate::report::report::Unit;
+use crate::report::report::FigureUnit;
 use anyhow::ensure;
 use std::path::Path;
 use std::time::Instant;
@@ -63,7 +63,7 @@ pub(super) fn run(c: &mut MapBench<'_>) -> anyhow::Result<()> {
             for (operation, time) in times {
                 let line =
                     TableLine { section: SECTION, medium: "file", workload: "", operation, threads: 0 };
-                c.add(&line, kind.name(), Unit::Milliseconds, time);
+                c.add(&line, kind.name(), FigureUnit::Milliseconds, time);
             }
             std::fs::remove_dir_all(&dir)?;
             progress.done();

@@ -5,7 +5,7 @@ use super::child;
 use crate::harness::context::{MapBench, TableLine};
 use crate::harness::progress::SectionProgress;
 use crate::harness::records;
-use crate::report::report::Unit;
+use crate::report::report::FigureUnit;
 use anyhow::{Context as _, ensure};
 use mangrove::{Durability, Map};
 use std::io::Read as _;
@@ -98,11 +98,11 @@ pub(super) fn run(c: &mut MapBench<'_>) -> anyhow::Result<()> {
                 return Ok(());
             }
             let line = TableLine { section: SECTION, medium: "file", workload, operation: ALONE, threads };
-            c.add(&line, "mangrove", Unit::PerSecond, alone);
-            c.add(&TableLine { operation: BESIDE, ..line }, "mangrove", Unit::PerSecond, beside);
+            c.add(&line, "mangrove", FigureUnit::PerSecond, alone);
+            c.add(&TableLine { operation: BESIDE, ..line }, "mangrove", FigureUnit::PerSecond, beside);
             for time in times.split_whitespace() {
                 let line = TableLine { operation: LOOK, ..line };
-                c.add(&line, "mangrove", Unit::Milliseconds, time.parse()?);
+                c.add(&line, "mangrove", FigureUnit::Milliseconds, time.parse()?);
             }
             progress.done();
         }

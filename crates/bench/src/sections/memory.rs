@@ -4,7 +4,7 @@ use crate::harness::context::{MapBench, TableLine};
 use crate::harness::machine::allocated_bytes;
 use crate::harness::media::BenchMedium;
 use crate::harness::progress::SectionProgress;
-use crate::report::report::Unit;
+use crate::report::report::FigureUnit;
 use mangrove_pool::Latency;
 
 pub(crate) const SECTION: &str = "memory";
@@ -33,7 +33,7 @@ pub(super) fn run(c: &mut MapBench<'_>) -> anyhow::Result<()> {
                     threads: 0,
                 };
                 if bytes > 0.0 {
-                    c.add(&line, subject.name, Unit::Bytes, bytes);
+                    c.add(&line, subject.name, FigureUnit::Bytes, bytes);
                 }
             }
             progress.done();

@@ -3,7 +3,7 @@
 use crate::harness::context::{MapBench, TableLine};
 use crate::harness::media::BenchMedium;
 use crate::harness::progress::SectionProgress;
-use crate::report::report::Unit;
+use crate::report::report::FigureUnit;
 use crate::{Keys, Workload};
 use anyhow::ensure;
 use rand::rngs::SmallRng;
@@ -98,7 +98,7 @@ pub(super) fn run(c: &mut MapBench<'_>) -> anyhow::Result<()> {
                         operation: "mixed",
                         threads: 1,
                     };
-                    c.add(&line, subject.name, Unit::Nanoseconds, time);
+                    c.add(&line, subject.name, FigureUnit::Nanoseconds, time);
                     progress.done();
                 }
             }

@@ -7,7 +7,7 @@ use crate::harness::context::{MapBench, TableLine};
 use crate::harness::index::BenchIndex;
 use crate::harness::media::BenchMedium;
 use crate::harness::progress::SectionProgress;
-use crate::report::report::{OURS, Unit};
+use crate::report::report::{FigureUnit, OURS};
 use crate::subjects::IndexKind;
 use anyhow::ensure;
 use mangrove_pool::Latency;
@@ -142,7 +142,7 @@ pub(super) fn run(c: &mut MapBench<'_>) -> anyhow::Result<()> {
                             operation,
                             threads: 1,
                         };
-                        c.add(&line, subject.name, Unit::Nanoseconds, time);
+                        c.add(&line, subject.name, FigureUnit::Nanoseconds, time);
                     }
                     progress.done();
                 }

@@ -3,12 +3,12 @@
 
 use super::loaded::{LoadedKeys, open_loaded};
 use crate::harness::context::{MapBench, TableLine};
-use crate::harness::machine::Device;
+use crate::harness::machine::BlockDevice;
 use crate::harness::progress::SectionProgress;
 use crate::harness::records;
 use crate::harness::store::OpenStore;
 use crate::report::figures;
-use crate::report::report::Unit;
+use crate::report::report::FigureUnit;
 use anyhow::ensure;
 use hdrhistogram::Histogram;
 use rand::rngs::SmallRng;
@@ -73,29 +73,29 @@ pub(super) fn run(c: &mut MapBench<'_>) -> anyhow::Result<()> {
             progress.step(format!("{} load", kind.name()));
             let (dir, store) = open_loaded(c, *kind, LoadedKeys::Scattered, loaded)?;
             progress.step(format!("{} overwrites", kind.name()));
-            let device = Device::of(&dir);
-            let before = device.as_ref().map(Device::written_bytes);
+            let device = BlockDevice::of(&dir);
+            let before = device.as_ref().map(BlockDevice::written_bytes);
             let done = overwrite(&*store, loaded as u64, time)?;
             let count = store.scan(&mut |_, _| {})?;
             ensure!(count == loaded as u64, "{} has {count} of {loaded} records", kind.name());
             store.close()?;
             rustix::fs::sync();
-            let after = device.as_ref().map(Device::written_bytes);
-            let mut add = |operation: &str, unit: Unit, value: f64| {
+            let after = device.as_ref().map(BlockDevice::written_bytes);
+            let mut add = |operation: &str, unit: FigureUnit, value: f64| {
                 let line =
                     TableLine { section: SECTION, medium: "file", workload: "", operation, threads: 1 };
                 c.add(&line, kind.name(), unit, value);
             };
-            add(OVERWRITE, Unit::PerSecond, done.puts as f64 / done.seconds);
+            add(OVERWRITE, FigureUnit::PerSecond, done.puts as f64 / done.seconds);
             for (name, quantile) in [("p50", 0.5), ("p99", 0.99), ("p99.9", 0.999)] {
                 let at = done.latency_ns.value_at_quantile(quantile);
-                add(&format!("{OVERWRITE}, {name}"), Unit::Nanoseconds, at as f64);
+                add(&format!("{OVERWRITE}, {name}"), FigureUnit::Nanoseconds, at as f64);
             }
             let longest = done.latency_ns.max() as f64 / 1e6;
-            add(LONGEST, Unit::Milliseconds, longest);
+            add(LONGEST, FigureUnit::Milliseconds, longest);
             if let (Some(before), Some(after)) = (before, after) {
                 let bytes = after.saturating_sub(before) as f64 / done.puts as f64;
-                add(WRITTEN, Unit::Bytes, bytes);
+                add(WRITTEN, FigureUnit::Bytes, bytes);
             }
             if round == 0 {
                 let at = |slice: usize| (slice as f64 + 0.5) * SLICE.as_secs_f64();

@@ -6,7 +6,7 @@ use crate::harness::context::{MapBench, TableLine};
 use crate::harness::counting::counting;
 use crate::harness::media::BenchMedium;
 use crate::harness::progress::SectionProgress;
-use crate::report::report::Unit;
+use crate::report::report::FigureUnit;
 use mangrove_pool::Latency;
 
 pub(crate) const SECTION: &str = "persists";
@@ -47,7 +47,7 @@ pub(super) fn run(c: &mut MapBench<'_>) -> anyhow::Result<()> {
                         operation: &operation,
                         threads: 1,
                     };
-                    c.add(&line, subject.name, Unit::Count, count as f64 / n as f64);
+                    c.add(&line, subject.name, FigureUnit::Count, count as f64 / n as f64);
                 }
             }
             progress.done();

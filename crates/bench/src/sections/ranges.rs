@@ -5,7 +5,7 @@ use crate::harness::context::{MapBench, TableLine};
 use crate::harness::index::BenchIndex;
 use crate::harness::media::BenchMedium;
 use crate::harness::progress::SectionProgress;
-use crate::report::report::Unit;
+use crate::report::report::FigureUnit;
 use crate::{Keys, Workload};
 use anyhow::ensure;
 
@@ -65,7 +65,7 @@ pub(super) fn run(c: &mut MapBench<'_>) -> anyhow::Result<()> {
                             operation: "100k records",
                             threads: 1,
                         };
-                        c.add(&line, subject.name, Unit::Milliseconds, best);
+                        c.add(&line, subject.name, FigureUnit::Milliseconds, best);
                     }
                     progress.done();
                 }

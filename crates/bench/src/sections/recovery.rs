@@ -3,7 +3,7 @@
 use crate::harness::context::{MapBench, TableLine};
 use crate::harness::media::BenchMedium;
 use crate::harness::progress::SectionProgress;
-use crate::report::report::Unit;
+use crate::report::report::FigureUnit;
 use anyhow::ensure;
 use std::time::Instant;
 
@@ -42,7 +42,7 @@ pub(super) fn run(c: &mut MapBench<'_>) -> anyhow::Result<()> {
                             operation,
                             threads: 0,
                         };
-                        c.add(&line, subject.name, Unit::Milliseconds, time);
+                        c.add(&line, subject.name, FigureUnit::Milliseconds, time);
                     }
                     progress.done();
                 }

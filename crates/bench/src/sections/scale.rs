@@ -4,7 +4,7 @@ use super::operations::{OPERATIONS, four};
 use crate::Workload;
 use crate::harness::context::{MapBench, TableLine};
 use crate::harness::progress::SectionProgress;
-use crate::report::report::Unit;
+use crate::report::report::FigureUnit;
 
 pub(crate) const SECTION: &str = "scale";
 
@@ -32,7 +32,7 @@ pub(super) fn run(c: &mut MapBench<'_>) -> anyhow::Result<()> {
                         operation,
                         threads: 1,
                     };
-                    c.add(&line, subject.name, Unit::Nanoseconds, time);
+                    c.add(&line, subject.name, FigureUnit::Nanoseconds, time);
                 }
                 progress.done();
             }

@@ -3,11 +3,11 @@
 
 use super::floors::{self, FDATASYNC, FLOOR};
 use crate::harness::context::{MapBench, TableLine};
-use crate::harness::machine::Device;
+use crate::harness::machine::BlockDevice;
 use crate::harness::progress::SectionProgress;
 use crate::harness::records;
 use crate::harness::store::{OpenStore, SyncMode};
-use crate::report::report::Unit;
+use crate::report::report::FigureUnit;
 use anyhow::ensure;
 use hdrhistogram::Histogram;
 use std::os::unix::fs::FileExt;
@@ -88,7 +88,7 @@ pub(super) fn run(c: &mut MapBench<'_>) -> anyhow::Result<()> {
             let line = TableLine { section: SECTION, medium: "file", workload: "", operation: PUT, threads };
             let dir = c.fresh_dir("floor")?;
             let rate = raw_rate(&dir.join("raw"), time.min(Duration::from_secs(2)))?;
-            c.add(&line, FLOOR, Unit::PerSecond, rate);
+            c.add(&line, FLOOR, FigureUnit::PerSecond, rate);
             std::fs::remove_dir_all(&dir)?;
             for kind in &stores {
                 progress.step(format!("{} {threads} threads", kind.name()));
@@ -96,12 +96,12 @@ pub(super) fn run(c: &mut MapBench<'_>) -> anyhow::Result<()> {
                 let store = kind.open(&dir, SyncMode::Sync)?;
                 // The writes of opening must not count for the puts.
                 rustix::fs::sync();
-                let device = Device::of(&dir);
-                let before = device.as_ref().map(Device::written_bytes);
+                let device = BlockDevice::of(&dir);
+                let before = device.as_ref().map(BlockDevice::written_bytes);
                 let SyncedPuts { seconds, latency_ns } = put_for(&*store, threads, time)?;
                 let puts = latency_ns.len();
                 ensure!(puts > 0, "{} made no put in {seconds:.1} s", kind.name());
-                let after = device.as_ref().map(Device::written_bytes);
+                let after = device.as_ref().map(BlockDevice::written_bytes);
                 let mut value = Vec::new();
                 let key = records::key(0);
                 ensure!(
@@ -110,15 +110,20 @@ pub(super) fn run(c: &mut MapBench<'_>) -> anyhow::Result<()> {
                     kind.name()
                 );
                 store.close()?;
-                c.add(&line, kind.name(), Unit::PerSecond, puts as f64 / seconds);
+                c.add(&line, kind.name(), FigureUnit::PerSecond, puts as f64 / seconds);
                 if let (Some(before), Some(after)) = (before, after) {
                     let line = TableLine { operation: WRITTEN, ..line };
-                    c.add(&line, kind.name(), Unit::Bytes, after.saturating_sub(before) as f64 / puts as f64);
+                    c.add(
+                        &line,
+                        kind.name(),
+                        FigureUnit::Bytes,
+                        after.saturating_sub(before) as f64 / puts as f64,
+                    );
                 }
                 let p999 = latency_ns.value_at_quantile(0.999);
                 for (operation, ns) in [(P999, p999), (LONGEST, latency_ns.max())] {
                     let line = TableLine { operation, ..line };
-                    c.add(&line, kind.name(), Unit::Microseconds, ns as f64 / 1e3);
+                    c.add(&line, kind.name(), FigureUnit::Microseconds, ns as f64 / 1e3);
                 }
                 std::fs::remove_dir_all(&dir)?;
                 progress.done();

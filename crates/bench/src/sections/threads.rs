@@ -7,7 +7,7 @@ use crate::harness::context::{MapBench, TableLine};
 use crate::harness::index::BenchIndex;
 use crate::harness::media::BenchMedium;
 use crate::harness::progress::SectionProgress;
-use crate::report::report::{OURS, Unit};
+use crate::report::report::{FigureUnit, OURS};
 use crate::{Keys, Workload};
 use anyhow::ensure;
 use std::sync::Barrier;
@@ -105,7 +105,7 @@ pub(super) fn run(c: &mut MapBench<'_>) -> anyhow::Result<()> {
                         let rate = phase(&mut handles, keys, n)?;
                         let line =
                             TableLine { section: SECTION, medium: &medium, workload, operation, threads };
-                        c.add(&line, subject.name, Unit::PerSecond, rate);
+                        c.add(&line, subject.name, FigureUnit::PerSecond, rate);
                     }
                     progress.done();
                 }

@@ -4,7 +4,7 @@ use crate::harness::context::{MapBench, TableLine};
 use crate::harness::progress::SectionProgress;
 use crate::harness::records;
 use crate::harness::store::{OpenStore, SyncMode};
-use crate::report::report::Unit;
+use crate::report::report::FigureUnit;
 use anyhow::ensure;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
@@ -61,7 +61,7 @@ pub(super) fn run(c: &mut MapBench<'_>) -> anyhow::Result<()> {
                 {
                     let line =
                         TableLine { section: SECTION, medium: "file", workload: size, operation, threads: 1 };
-                    c.add(&line, kind.name(), Unit::PerSecond, rate);
+                    c.add(&line, kind.name(), FigureUnit::PerSecond, rate);
                 }
                 std::fs::remove_dir_all(&dir)?;
                 progress.done();

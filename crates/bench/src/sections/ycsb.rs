@@ -5,7 +5,7 @@ use crate::harness::context::{MapBench, TableLine};
 use crate::harness::progress::SectionProgress;
 use crate::harness::records;
 use crate::harness::store::OpenStore;
-use crate::report::report::Unit;
+use crate::report::report::FigureUnit;
 use anyhow::ensure;
 use rand::rngs::SmallRng;
 use rand::seq::SliceRandom;
@@ -115,7 +115,7 @@ pub(super) fn run(c: &mut MapBench<'_>) -> anyhow::Result<()> {
                     operation: mix.name,
                     threads: 1,
                 };
-                c.add(&line, kind.name(), Unit::PerSecond, rate);
+                c.add(&line, kind.name(), FigureUnit::PerSecond, rate);
             }
             store.close()?;
             std::fs::remove_dir_all(&dir)?;

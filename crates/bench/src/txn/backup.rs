@@ -5,7 +5,7 @@ use super::heap_words::{HeapWords, MEDIA};
 use super::load::Random;
 use super::place::Folder;
 use crate::harness::stats::Samples;
-use crate::report::report::{OURS, Unit};
+use crate::report::report::{FigureUnit, OURS};
 use mangrove_txn::Medium;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -85,7 +85,7 @@ pub(super) fn run(b: &mut TxnBench<'_>) -> anyhow::Result<()> {
                 ("transactions stopped, longest", stopped.quantile(1.0)),
                 ("the whole backup, median", whole.quantile(0.5)),
             ] {
-                b.add(BACKUP, name, &held, what, threads, OURS, Unit::Milliseconds, value);
+                b.add(BACKUP, name, &held, what, threads, OURS, FigureUnit::Milliseconds, value);
             }
         }
     }

@@ -7,10 +7,10 @@
 use super::context::TxnBench;
 use super::load::Random;
 use super::peer::TxnDomain;
-use super::place::Place;
-use super::ways::Job;
+use super::place::WordPool;
+use super::ways::ExecutorJob;
 use crate::harness::stats::Samples;
-use crate::report::report::Unit;
+use crate::report::report::FigureUnit;
 use mangrove_txn::{Halt, Isolation, TxAccess, TxThread};
 use std::convert::Infallible;
 use std::hint::black_box;
@@ -47,7 +47,7 @@ const COMPANIES: [(Company, &str); 3] = [
 ];
 
 struct ShortJob<'a> {
-    place: &'a Place,
+    place: &'a WordPool,
     company: Company,
     time: Duration,
 }
@@ -118,7 +118,7 @@ impl ShortJob<'_> {
     }
 }
 
-impl Job for ShortJob<'_> {
+impl ExecutorJob for ShortJob<'_> {
     type Answer = Samples;
 
     fn run<E: Isolation>(&self, executor: &E) -> anyhow::Result<Samples> {
@@ -135,7 +135,7 @@ impl Job for ShortJob<'_> {
 }
 
 pub(super) fn run(b: &mut TxnBench<'_>) -> anyhow::Result<()> {
-    let mut place = Place::new(&b.args.dir, &b.place(TxnDomain::Adr), BYTES)?;
+    let mut place = WordPool::new(&b.args.dir, &b.place(TxnDomain::Adr), BYTES)?;
     place.touch()?;
     for way in b.ways()?.into_iter().filter(|way| way.fits(TxnDomain::Adr)) {
         place = place.opened_for(way.protocol())?;
@@ -147,7 +147,16 @@ pub(super) fn run(b: &mut TxnBench<'_>) -> anyhow::Result<()> {
             let times = way.run(&place, &ShortJob { place: &place, company, time })?;
             for (what, share) in [("median", 0.5), ("p99", 0.99), ("p99.9", 0.999)] {
                 let value = times.quantile(share);
-                b.add(BESIDE, TxnDomain::Adr.name(), name, what, 1, way.subject(), Unit::Nanoseconds, value);
+                b.add(
+                    BESIDE,
+                    TxnDomain::Adr.name(),
+                    name,
+                    what,
+                    1,
+                    way.subject(),
+                    FigureUnit::Nanoseconds,
+                    value,
+                );
             }
         }
     }

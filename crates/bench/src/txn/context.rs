@@ -5,7 +5,7 @@ use super::peer::{TxnDomain, TxnKind};
 use super::place::{LOG_BYTES, PlaceOptions};
 use super::ways::Way;
 use crate::harness::progress::SectionProgress;
-use crate::report::report::{BenchReport, RowKey, Unit};
+use crate::report::report::{BenchReport, FigureUnit, RowKey};
 
 /// Seconds of a measurement in a smoke test, and the bytes of a log and of words.
 const QUICK_SECONDS: f64 = 0.002;
@@ -69,7 +69,7 @@ impl TxnBench<'_> {
         operation: &str,
         threads: usize,
         subject: &str,
-        unit: Unit,
+        unit: FigureUnit,
         value: f64,
     ) {
         let [medium, workload, operation, subject] =

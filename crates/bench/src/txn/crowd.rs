@@ -2,10 +2,10 @@
 
 use super::context::TxnBench;
 use super::peer::TxnDomain;
-use super::place::Place;
+use super::place::WordPool;
 use super::swaps::{SwapJob, fill, verify};
 use super::ways::Way;
-use crate::report::report::{OURS, Unit};
+use crate::report::report::{FigureUnit, OURS};
 use std::time::Duration;
 
 pub(super) const CROWD: &str = "crowd";
@@ -24,7 +24,7 @@ pub(super) fn run(b: &mut TxnBench<'_>) -> anyhow::Result<()> {
     threads.dedup();
     let bytes = b.quick_bytes(WORDS[0].1 * 8);
     for (name, words) in WORDS {
-        let place = Place::new(&b.args.dir, &b.place(TxnDomain::Adr), bytes)?;
+        let place = WordPool::new(&b.args.dir, &b.place(TxnDomain::Adr), bytes)?;
         fill(&place)?;
         for &threads in &threads {
             b.progress.step(format!("{name}, {threads} threads"));
@@ -38,7 +38,7 @@ pub(super) fn run(b: &mut TxnBench<'_>) -> anyhow::Result<()> {
                 log_bytes_max: None,
             };
             let (_, rate) = Way::Records.run(&place, &job)?;
-            b.add(CROWD, TxnDomain::Adr.name(), "", name, threads, OURS, Unit::PerSecond, rate);
+            b.add(CROWD, TxnDomain::Adr.name(), "", name, threads, OURS, FigureUnit::PerSecond, rate);
         }
         verify(&place)?;
     }

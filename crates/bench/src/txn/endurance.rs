@@ -3,10 +3,10 @@
 use super::context::TxnBench;
 use super::load::TxnWork;
 use super::peer::TxnDomain;
-use super::place::Place;
+use super::place::WordPool;
 use super::swaps::{SwapJob, fill, verify};
 use super::ways::Way;
-use crate::report::report::{OURS, Unit};
+use crate::report::report::{FigureUnit, OURS};
 use std::time::Duration;
 
 pub(super) const ENDURANCE: &str = "endurance";
@@ -20,7 +20,7 @@ pub(super) fn run(b: &mut TxnBench<'_>) -> anyhow::Result<()> {
     for swaps in b.args.swaps.clone() {
         let work = TxnWork::Swaps(swaps);
         b.progress.step(work.operation());
-        let place = Place::new(&b.args.dir, &b.place(TxnDomain::Adr), b.quick_bytes(BYTES))?;
+        let place = WordPool::new(&b.args.dir, &b.place(TxnDomain::Adr), b.quick_bytes(BYTES))?;
         fill(&place)?;
         let before = place.shadow().stat();
         let time = Duration::from_secs_f64(b.seconds());
@@ -36,8 +36,8 @@ pub(super) fn run(b: &mut TxnBench<'_>) -> anyhow::Result<()> {
         let mut add = |what: &str, unit, value| {
             b.add(ENDURANCE, TxnDomain::Adr.name(), &work.operation(), what, 1, OURS, unit, value);
         };
-        add("lines of the durable copy a word", Unit::Count, image);
-        add("log bytes a word", Unit::Count, log);
+        add("lines of the durable copy a word", FigureUnit::Count, image);
+        add("log bytes a word", FigureUnit::Count, log);
     }
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! Floors: what no transaction of one line, and no log, can beat.
 
 use super::context::TxnBench;
-use crate::report::report::Unit;
+use crate::report::report::FigureUnit;
 use crate::sections::floors::persist_cost;
 use std::hint::black_box;
 use std::time::Instant;
@@ -19,7 +19,7 @@ pub(super) const FLOOR: &str = "floor";
 pub(super) fn run(b: &mut TxnBench<'_>) -> anyhow::Result<()> {
     b.progress.step(FLOORS);
     for (line, ns) in measure(b.args.run.quick, &b.args.swaps.clone())? {
-        b.add(FLOORS, "", "", &line, 1, FLOOR, Unit::Nanoseconds, ns);
+        b.add(FLOORS, "", "", &line, 1, FLOOR, FigureUnit::Nanoseconds, ns);
     }
     Ok(())
 }

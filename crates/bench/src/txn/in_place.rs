@@ -4,8 +4,8 @@
 use super::context::TxnBench;
 use super::mix::{MIXES, MixAnswer, MixJob, WordPlace};
 use super::place::Folder;
-use super::ways::{Job, RETRIES, Stamped, Way};
-use crate::report::report::Unit;
+use super::ways::{ExecutorJob, RETRIES, Stamped, Way};
+use crate::report::report::FigureUnit;
 use mangrove_txn::{Domain, HardwareLimits, HtmSgl, InPlaceMemory, InPlaceOptions, Latency, Medium};
 use std::sync::Arc;
 use std::time::Duration;
@@ -64,11 +64,11 @@ pub(super) fn run(
                 };
                 let (name, count) = (mix.name(), answer.transactions() as f64);
                 let rate = count / answer.seconds;
-                b.add(mixes, MEDIUM, "", &name, threads, way.subject(), Unit::PerSecond, rate);
+                b.add(mixes, MEDIUM, "", &name, threads, way.subject(), FigureUnit::PerSecond, rate);
                 for (what, number) in way.paths(&answer.counts).each() {
                     let what = format!("{what}, of 100 commits");
                     let share = number as f64 * 100.0 / count.max(1.0);
-                    b.add(paths, MEDIUM, &name, &what, threads, way.subject(), Unit::Count, share);
+                    b.add(paths, MEDIUM, &name, &what, threads, way.subject(), FigureUnit::Count, share);
                 }
             }
         }

@@ -3,8 +3,8 @@
 
 use super::load::Random;
 use super::measure::on_threads;
-use super::place::Place;
-use super::ways::Job;
+use super::place::WordPool;
+use super::ways::ExecutorJob;
 use anyhow::ensure;
 use mangrove_txn::{Halt, Isolation, TxAccess, TxCounts, TxThread};
 use std::convert::Infallible;
@@ -83,7 +83,7 @@ pub(super) trait WordPlace {
     fn log_bytes_used(&self) -> u64;
 }
 
-impl WordPlace for Place {
+impl WordPlace for WordPool {
     fn base(&self) -> usize {
         self.memory().base()
     }
@@ -172,7 +172,7 @@ impl MixJob<'_> {
     }
 }
 
-impl Job for MixJob<'_> {
+impl ExecutorJob for MixJob<'_> {
     type Answer = MixAnswer;
 
     fn run<E: Isolation>(&self, executor: &E) -> anyhow::Result<MixAnswer> {
@@ -207,7 +207,7 @@ mod tests {
     /// The check after each measurement finds a transaction that is not there, and a word of another one.
     #[test]
     fn lost_and_misplaced_words_are_found() -> anyhow::Result<()> {
-        let place = Place::new(&std::env::temp_dir(), &PlaceOptions::new(TxnDomain::Adr), 1 << 16)?;
+        let place = WordPool::new(&std::env::temp_dir(), &PlaceOptions::new(TxnDomain::Adr), 1 << 16)?;
         let time = Duration::from_millis(2);
         let job = MixJob { mix: MIXES[2], threads: 2, place: &place, time, log_bytes_max: None };
         let answer = Way::Records.run(&place, &job)?;
@@ -224,7 +224,7 @@ mod tests {
     #[test]
     fn protocols_with_time_stamps_take_turns_on_one_pool() -> anyhow::Result<()> {
         for domain in [TxnDomain::Adr, TxnDomain::Eadr] {
-            let mut place = Place::new(&std::env::temp_dir(), &PlaceOptions::new(domain), 1 << 16)?;
+            let mut place = WordPool::new(&std::env::temp_dir(), &PlaceOptions::new(domain), 1 << 16)?;
             for name in
                 ["model:spht", "lock:spht", "default", "model:spht-eadr", "lock:spht-eadr-flush", "lock"]
             {

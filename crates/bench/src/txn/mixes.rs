@@ -5,9 +5,9 @@ use super::context::TxnBench;
 use super::in_place;
 use super::mix::{MIXES, Mix, MixAnswer, MixJob};
 use super::peer::TxnDomain;
-use super::place::{LOG_BYTES, Place, PlaceOptions, latency};
+use super::place::{LOG_BYTES, PlaceOptions, WordPool, latency};
 use super::ways::Way;
-use crate::report::report::Unit;
+use crate::report::report::FigureUnit;
 use anyhow::bail;
 use mangrove_shadow::FlushInstruction;
 use mangrove_txn::Protocol;
@@ -86,7 +86,7 @@ pub(super) fn run(b: &mut TxnBench<'_>) -> anyhow::Result<()> {
     let mut shown = Vec::new();
     for medium in media(b)? {
         let options = PlaceOptions { log_bytes: b.quick_log(medium.options.log_bytes), ..medium.options };
-        let mut place = Place::new(&b.args.dir, &options, bytes)?;
+        let mut place = WordPool::new(&b.args.dir, &options, bytes)?;
         place.touch()?;
         let paths = if shown.contains(&(options.domain, options.replay)) {
             MORE_PATHS_SECTION
@@ -113,7 +113,7 @@ pub(super) fn run(b: &mut TxnBench<'_>) -> anyhow::Result<()> {
 #[expect(clippy::too_many_arguments, reason = "the coordinates of a cell")]
 fn measure(
     b: &mut TxnBench<'_>,
-    place: &Place,
+    place: &WordPool,
     medium: &str,
     paths: &'static str,
     mix: Mix,
@@ -130,9 +130,9 @@ fn measure(
     let after = place.shadow().stat();
     let count = answer.transactions() as f64;
     let rate = count / answer.seconds;
-    b.add(MIXES_SECTION, medium, "", &mix.name(), threads, way.subject(), Unit::PerSecond, rate);
+    b.add(MIXES_SECTION, medium, "", &mix.name(), threads, way.subject(), FigureUnit::PerSecond, rate);
     let mut add = |what: &str, value: f64| {
-        b.add(paths, medium, &mix.name(), what, threads, way.subject(), Unit::Count, value);
+        b.add(paths, medium, &mix.name(), what, threads, way.subject(), FigureUnit::Count, value);
     };
     let all = way.paths(&answer.counts);
     for (what, number) in all.each() {

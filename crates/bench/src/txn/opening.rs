@@ -2,7 +2,7 @@
 
 use super::context::TxnBench;
 use super::place::Folder;
-use crate::report::report::{OURS, Unit};
+use crate::report::report::{FigureUnit, OURS};
 use anyhow::ensure;
 use mangrove_sys::Reservation;
 use mangrove_txn::{Create, HeapOptions, Latency, Medium, Start};
@@ -87,7 +87,16 @@ pub(super) fn run(b: &mut TxnBench<'_>) -> anyhow::Result<()> {
         for (start, how) in [(Start::CopyOnWrite, "copy on write"), (Start::Read, "read and verified")] {
             let [opened, allocated] = open(folder.path(), medium, bytes, start)?;
             let mut add = |what: &str, value| {
-                b.add(OPENING, name, &held, &format!("{how}: {what}"), 0, OURS, Unit::Milliseconds, value);
+                b.add(
+                    OPENING,
+                    name,
+                    &held,
+                    &format!("{how}: {what}"),
+                    0,
+                    OURS,
+                    FigureUnit::Milliseconds,
+                    value,
+                );
             };
             add("opening", opened);
             add("first allocation", allocated);
@@ -95,7 +104,7 @@ pub(super) fn run(b: &mut TxnBench<'_>) -> anyhow::Result<()> {
     }
     let [used, fresh] = copy(bytes)?;
     for (what, floor) in [("memcpy on one thread", used), ("memcpy to fresh memory on one thread", fresh)] {
-        b.add(OPENING, "", &held, what, 0, "floor", Unit::Milliseconds, floor);
+        b.add(OPENING, "", &held, what, 0, "floor", FigureUnit::Milliseconds, floor);
     }
     Ok(())
 }

@@ -113,7 +113,7 @@ pub(super) fn latency(name: &str, line_ns: u32) -> anyhow::Result<Latency> {
 }
 
 /// An open pool of words.
-pub(super) struct Place {
+pub(super) struct WordPool {
     shadow: Arc<Shadow>,
     bytes: usize,
     options: PlaceOptions,
@@ -121,7 +121,7 @@ pub(super) struct Place {
     folder: Folder,
 }
 
-impl Place {
+impl WordPool {
     /// A pool in `dir` of so many bytes, all zero.
     pub(super) fn new(dir: &Path, options: &PlaceOptions, bytes: usize) -> anyhow::Result<Self> {
         let folder = Folder::new(dir)?;

@@ -2,10 +2,10 @@
 
 use super::context::TxnBench;
 use super::peer::TxnDomain;
-use super::place::{Place, PlaceOptions};
+use super::place::{PlaceOptions, WordPool};
 use super::swaps::{SwapJob, fill, verify};
 use super::ways::Way;
-use crate::report::report::{OURS, Unit};
+use crate::report::report::{FigureUnit, OURS};
 use anyhow::ensure;
 use std::time::Duration;
 
@@ -45,7 +45,7 @@ pub(super) fn run(b: &mut TxnBench<'_>) -> anyhow::Result<()> {
         }
         b.progress.step(format!("{} {processors} processors", domain.name()));
         let options = PlaceOptions { replay: false, log_bytes, ..PlaceOptions::new(domain) };
-        let place = Place::new(&b.args.dir, &options, bytes)?;
+        let place = WordPool::new(&b.args.dir, &options, bytes)?;
         fill(&place)?;
         let filled = place.shadow().stat();
         let log_bytes_max = Some(log_bytes * FULL_PERCENT / 100);
@@ -56,10 +56,10 @@ pub(super) fn run(b: &mut TxnBench<'_>) -> anyhow::Result<()> {
         let folder = place.crash();
         // Once for the log, and once without one: the difference is what the log takes.
         let (crashed, clean, report) = on_processors(processors, move || -> anyhow::Result<_> {
-            let place = Place::reopened(folder, &options, bytes)?;
+            let place = WordPool::reopened(folder, &options, bytes)?;
             let report = *place.shadow().report();
             verify(&place)?;
-            let place = Place::reopened(place.close()?, &options, bytes)?;
+            let place = WordPool::reopened(place.close()?, &options, bytes)?;
             Ok((report.nanoseconds, place.shadow().report().nanoseconds, report))
         })??;
         // A thread that found its log full has applied some before.
@@ -70,10 +70,10 @@ pub(super) fn run(b: &mut TxnBench<'_>) -> anyhow::Result<()> {
         let mut add = |what: &str, unit, value| {
             b.add(RECOVERY, domain.name(), "", what, processors, OURS, unit, value);
         };
-        add("a logged word", Unit::Nanoseconds, each);
-        add("opening after the crash", Unit::Milliseconds, crashed as f64 / 1e6);
-        add("opening after closing", Unit::Milliseconds, clean as f64 / 1e6);
-        add("logged words, millions", Unit::Count, words as f64 / 1e6);
+        add("a logged word", FigureUnit::Nanoseconds, each);
+        add("opening after the crash", FigureUnit::Milliseconds, crashed as f64 / 1e6);
+        add("opening after closing", FigureUnit::Milliseconds, clean as f64 / 1e6);
+        add("logged words, millions", FigureUnit::Count, words as f64 / 1e6);
     }
     Ok(())
 }

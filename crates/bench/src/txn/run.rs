@@ -12,7 +12,7 @@ use super::mixes::{MIXES_SECTION, PATHS_SECTION};
 use super::opening::OPENING;
 use super::peer::TxnKind;
 use super::recovery::RECOVERY;
-use super::subject::{Durable, Volatile};
+use super::subject::{DurableExecutor, Volatile};
 use super::tickets::TICKETS;
 use super::words::{MAP, ORDERED, SWAPS};
 use super::{
@@ -88,7 +88,7 @@ const NOTES: [&str; 9] = [
 /// # Errors
 /// A bad argument, or the first error of a subject; also when the words that a subject leaves are wrong.
 pub fn run(args: TxnArgs, peers: &[Box<dyn TxnKind>]) -> anyhow::Result<()> {
-    let kinds: Vec<&dyn TxnKind> = [&Durable as &dyn TxnKind, &Plain, &Volatile]
+    let kinds: Vec<&dyn TxnKind> = [&DurableExecutor as &dyn TxnKind, &Plain, &Volatile]
         .into_iter()
         .chain(peers.iter().map(|peer| &**peer))
         .collect();

@@ -3,7 +3,7 @@
 use super::collection;
 use super::load::{OneTransaction, TxnWork, WordAccess, WorkDone, drive};
 use super::peer::{TxnDomain, TxnHeap, TxnKind};
-use super::place::{LOG_BYTES, Place, PlaceOptions};
+use super::place::{LOG_BYTES, PlaceOptions, WordPool};
 use mangrove_sys::Reservation;
 use mangrove_txn::{
     Halt, HeapLog, Interrupted, Isolation, RedoLog, RedoSink, Stm, StmOptions, TxAccess, TxMemory, TxThread,
@@ -16,7 +16,7 @@ use std::sync::atomic::AtomicBool;
 
 /// Ownership records and solo mode; every commit is durable, and the replayer keeps up on the same processors. Maps are
 /// those of the durable heap.
-pub(super) struct Durable;
+pub(super) struct DurableExecutor;
 
 /// The same, with a log that keeps nothing.
 pub(super) struct Volatile;
@@ -24,7 +24,7 @@ pub(super) struct Volatile;
 /// What the words lie in.
 enum Lies {
     Memory(Reservation),
-    Pool(Place),
+    Pool(WordPool),
 }
 
 struct Heap<L> {
@@ -92,7 +92,7 @@ impl TxnKind for Volatile {
     }
 }
 
-impl TxnKind for Durable {
+impl TxnKind for DurableExecutor {
     fn name(&self) -> &'static str {
         "Mangrove"
     }
@@ -118,7 +118,7 @@ impl TxnKind for Durable {
         // That of the goals for 8 MiB of words, and less for a smoke test.
         let log_bytes = LOG_BYTES.min(size_of_val(words) as u64 * 4);
         let options = PlaceOptions { log_bytes, ..PlaceOptions::new(domain) };
-        let place = Place::new(dir, &options, size_of_val(words))?;
+        let place = WordPool::new(dir, &options, size_of_val(words))?;
         place.fill(words)?;
         let (base, log) = (place.shadow().base(), HeapLog::new(Arc::clone(place.shadow())));
         // SAFETY: the heap keeps the place.

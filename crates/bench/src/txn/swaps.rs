@@ -2,8 +2,8 @@
 
 use super::load::Random;
 use super::measure::on_threads;
-use super::place::Place;
-use super::ways::Job;
+use super::place::WordPool;
+use super::ways::ExecutorJob;
 use anyhow::ensure;
 use mangrove_txn::{Halt, Isolation, TxAccess, TxThread};
 use std::convert::Infallible;
@@ -15,13 +15,13 @@ pub(super) struct SwapJob<'a> {
     pub(super) swaps: u32,
     pub(super) threads: usize,
     pub(super) words: usize,
-    pub(super) place: &'a Place,
+    pub(super) place: &'a WordPool,
     pub(super) time: Duration,
     /// Bytes in the logs at which the measurement ends, because nothing replays them.
     pub(super) log_bytes_max: Option<u64>,
 }
 
-impl Job for SwapJob<'_> {
+impl ExecutorJob for SwapJob<'_> {
     /// Transactions, and a second's.
     type Answer = (u64, f64);
 
@@ -59,12 +59,12 @@ impl Job for SwapJob<'_> {
 }
 
 /// Fills a place with numbers that swaps keep.
-pub(super) fn fill(place: &Place) -> anyhow::Result<()> {
+pub(super) fn fill(place: &WordPool) -> anyhow::Result<()> {
     place.fill(&(0..place.words() as u64).collect::<Vec<_>>())
 }
 
 /// Looks whether each number is still there once.
-pub(super) fn verify(place: &Place) -> anyhow::Result<()> {
+pub(super) fn verify(place: &WordPool) -> anyhow::Result<()> {
     let mut left: Vec<u64> = (0..place.words()).map(|at| place.word(at)).collect();
     left.sort_unstable();
     ensure!(left.into_iter().eq(0..place.words() as u64), "the words are not what swaps leave");

@@ -4,7 +4,7 @@ use super::context::TxnBench;
 use super::heap_words::{HeapWords, MEDIA};
 use super::load::Random;
 use super::place::Folder;
-use crate::report::report::{OURS, Unit};
+use crate::report::report::{FigureUnit, OURS};
 use mangrove_txn::HeapResult;
 use std::time::{Duration, Instant};
 
@@ -56,7 +56,7 @@ pub(super) fn run(b: &mut TxnBench<'_>) -> anyhow::Result<()> {
             let what = format!("1 swap a transaction, a wait each {each}");
             // In turn: the ratio of a line is of two measurements side by side.
             for (each, subject) in [(Some(each), OURS), (None, "no tickets")] {
-                b.add(TICKETS, name, "", &what, 1, subject, Unit::PerSecond, rate(&words, each, time)?);
+                b.add(TICKETS, name, "", &what, 1, subject, FigureUnit::PerSecond, rate(&words, each, time)?);
             }
         }
         words.verify(folder.path(), medium)?;

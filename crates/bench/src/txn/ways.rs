@@ -1,7 +1,7 @@
 //! Executor and protocol: each pair that a machine can run is one line here.
 
 use super::peer::TxnDomain;
-use super::place::Place;
+use super::place::WordPool;
 use mangrove_txn::{
     HardwareLimits, HardwareModel, Htm, Isolation, Protocol, RetryBudget, Sgl, Stm, StmOptions, TxCounts,
 };
@@ -11,7 +11,7 @@ use mangrove_txn::{
 pub(super) const RETRIES: RetryBudget = RetryBudget::Fixed(10);
 
 /// What is done with an executor, whichever it is.
-pub(super) trait Job {
+pub(super) trait ExecutorJob {
     type Answer;
 
     fn run<E: Isolation>(&self, executor: &E) -> anyhow::Result<Self::Answer>;
@@ -146,7 +146,7 @@ impl Way {
     }
 
     /// Runs `job` on the words of `place`.
-    pub(super) fn run<J: Job>(self, place: &Place, job: &J) -> anyhow::Result<J::Answer> {
+    pub(super) fn run<J: ExecutorJob>(self, place: &WordPool, job: &J) -> anyhow::Result<J::Answer> {
         let (memory, log) = (place.memory(), place.log()?);
         let options = StmOptions::default();
         match self {

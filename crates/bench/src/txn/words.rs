@@ -5,10 +5,10 @@ use super::context::TxnBench;
 use super::load::TxnWork;
 use super::mixes::FULL_PERCENT;
 use super::peer::TxnDomain;
-use super::place::{Place, PlaceOptions};
+use super::place::{PlaceOptions, WordPool};
 use super::swaps::{SwapJob, fill, verify};
 use super::ways::Way;
-use crate::report::report::{OURS, Unit};
+use crate::report::report::{FigureUnit, OURS};
 use std::time::Duration;
 
 pub(super) const SWAPS: &str = "swaps";
@@ -27,7 +27,7 @@ fn swaps_without_replay(b: &mut TxnBench<'_>) -> anyhow::Result<()> {
         let medium = format!("{}, replay off", domain.name());
         let log_bytes = b.quick_log(b.args.log_mib << 20);
         let options = PlaceOptions { replay: false, log_bytes, ..PlaceOptions::new(domain) };
-        let place = Place::new(&b.args.dir, &options, b.args.words * 8)?;
+        let place = WordPool::new(&b.args.dir, &options, b.args.words * 8)?;
         place.touch()?;
         fill(&place)?;
         for swaps in b.args.swaps.clone() {
@@ -38,7 +38,7 @@ fn swaps_without_replay(b: &mut TxnBench<'_>) -> anyhow::Result<()> {
                 let log_bytes_max = Some(log_bytes * FULL_PERCENT / 100);
                 let job = SwapJob { swaps, threads, words, place: &place, time, log_bytes_max };
                 let (_, rate) = Way::Records.run(&place, &job)?;
-                b.add(SWAPS, &medium, "", &operation, threads, OURS, Unit::PerSecond, rate);
+                b.add(SWAPS, &medium, "", &operation, threads, OURS, FigureUnit::PerSecond, rate);
                 // Empties the logs.
                 place.shadow().checkpoint()?;
             }
@@ -82,7 +82,7 @@ fn run(b: &mut TxnBench<'_>, section: &'static str, works: Vec<TxnWork>) -> anyh
                         &operation,
                         threads,
                         kind.name(),
-                        Unit::PerSecond,
+                        FigureUnit::PerSecond,
                         rate,
                     );
                 }

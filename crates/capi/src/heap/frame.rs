@@ -6,7 +6,7 @@
 //! 2. `INNERMOST` leads to the frames of the calling thread alone. A frame is linked from the first run of its body to
 //!    its transaction's end, and is no part of the thread's stack: it stays there, whatever the
 //!    thread does to that (longjmp).
-//! 3. Once an access has ended a run (`Frame::end`), no access of that run reaches the transaction any more.
+//! 3. Once an access has ended a run (`TxFrame::end`), no access of that run reaches the transaction any more.
 //! 4. A frame is `busy` while an access runs. So a signal handler that comes then finds no transaction.
 
 use crate::status::mangrove_status::*;
@@ -66,14 +66,14 @@ pub(super) enum Aborted {
 
 /// What the program wants after a run of the body.
 #[derive(Clone, Copy)]
-pub(super) enum Answer {
+pub(super) enum BodyAnswer {
     Commit,
     Abort(i32),
     /// It says that an access ended the run.
     Stopped,
 }
 
-impl Answer {
+impl BodyAnswer {
     pub(super) fn of_body(answer: i32) -> Self {
         if answer == MANGROVE_OK as i32 {
             Self::Commit
@@ -87,7 +87,7 @@ impl Answer {
 
 /// How a transaction runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum TxKind {
     /// Its caller waits until it is durable.
     Waits,
     /// As that, and it rarely or never writes.
@@ -103,7 +103,7 @@ pub(super) type Committed = Option<TxTicket>;
 pub(super) type Ended = Result<HeapResult<Result<Committed, Aborted>>, String>;
 
 /// A transaction of this thread, and the run of its body.
-pub(super) struct Frame {
+pub(super) struct TxFrame {
     /// Of the run.
     pub(super) number: usize,
     pub(super) heap: *const Heap,
@@ -125,9 +125,9 @@ pub(super) struct Frame {
     pub(super) outer: *mut Self,
     /// Where the heap's function runs, paused while the body does.
     pub(super) stack: SecondStack,
-    pub(super) kind: Kind,
+    pub(super) kind: TxKind,
     /// What the heap is to do with the run.
-    pub(super) answer: Answer,
+    pub(super) answer: BodyAnswer,
     /// What became of the transaction, when it has ended.
     pub(super) result: Option<Ended>,
 }
@@ -137,7 +137,7 @@ const NUMBERS: usize = 1 << 16;
 static NEXT_NUMBERS: AtomicUsize = AtomicUsize::new(NUMBERS);
 
 thread_local! {
-    static INNERMOST: Cell<*mut Frame> = const { Cell::new(null_mut()) };
+    static INNERMOST: Cell<*mut TxFrame> = const { Cell::new(null_mut()) };
     static NEXT_NUMBER: Cell<usize> = const { Cell::new(0) };
 }
 
@@ -154,7 +154,7 @@ pub(super) fn next_number() -> usize {
 }
 
 /// The innermost frame of the calling thread; null without one.
-pub(super) fn innermost() -> *mut Frame {
+pub(super) fn innermost() -> *mut TxFrame {
     INNERMOST.get()
 }
 
@@ -162,14 +162,14 @@ pub(super) fn innermost() -> *mut Frame {
 ///
 /// # Safety
 /// It is not linked, and stays where it is until it is unlinked.
-pub(super) unsafe fn link(frame: *mut Frame) {
+pub(super) unsafe fn link(frame: *mut TxFrame) {
     // SAFETY: the caller's promise.
     unsafe { (*frame).outer = INNERMOST.get() };
     INNERMOST.set(frame);
 }
 
 /// Takes `frame` out of the list, if it is there.
-pub(super) fn unlink(frame: *mut Frame) {
+pub(super) fn unlink(frame: *mut TxFrame) {
     let mut at = INNERMOST.get();
     if at == frame && !at.is_null() {
         // SAFETY: linked, so it is there (invariant 2).
@@ -189,7 +189,7 @@ pub(super) fn unlink(frame: *mut Frame) {
 }
 
 /// The frame whose run has this number, if it is one of the calling thread's.
-pub(super) fn find(number: usize) -> *mut Frame {
+pub(super) fn find(number: usize) -> *mut TxFrame {
     let mut at = INNERMOST.get();
     // SAFETY: linked, so it is there (invariant 2).
     while !at.is_null() && unsafe { (*at).number } != number {
@@ -202,7 +202,7 @@ pub(super) fn find(number: usize) -> *mut Frame {
 /// Bytes of stack above a function that are looked at for the frame of the body's caller.
 const NEAR_BYTES: usize = 64 << 10;
 
-impl Frame {
+impl TxFrame {
     /// Whether the thread, which stands at `here`, has left the body by longjmp, as far as its stack shows: it
     /// stands above the frame of the body's caller, or other frames have taken its place. A body may switch to
     /// stacks of its own, as coroutines do; about those nothing is known.
@@ -256,7 +256,7 @@ fn misplaced() -> mangrove_status {
 }
 
 /// What an access may use: the transaction, and where it may reach.
-pub(super) struct Access<'a>(&'a mut Frame);
+pub(super) struct Access<'a>(&'a mut TxFrame);
 
 impl Access<'_> {
     /// The transaction.

@@ -12,7 +12,7 @@
 
 use super::errors::NESTED;
 use super::frame::{
-    self, Aborted, Answer, Committed, End, Ended, Frame, Kind, find, forked_inside, innermost, link,
+    self, Aborted, BodyAnswer, Committed, End, Ended, TxFrame, TxKind, find, forked_inside, innermost, link,
     next_number, unlink,
 };
 use crate::status::Failure;
@@ -26,7 +26,7 @@ use std::ptr::{null, null_mut};
 use std::sync::atomic::{Ordering, compiler_fence};
 
 /// What comes after a run of the body.
-pub(super) enum Next {
+pub(super) enum AfterRun {
     /// The body runs again, with this number.
     Again(usize),
     Committed(Committed),
@@ -42,7 +42,7 @@ thread_local! {
     static ENDING: Ending = const { Ending };
 }
 
-struct Spare(Cell<*mut Frame>);
+struct Spare(Cell<*mut TxFrame>);
 
 impl Drop for Spare {
     fn drop(&mut self) {
@@ -69,7 +69,7 @@ impl Drop for Ending {
 ///
 /// # Errors
 /// `_TX_MISPLACED` inside a transaction on the heap, or in the library; what the heap says.
-pub(super) fn begin(heap: &Heap, process: ProcessMark, kind: Kind) -> Result<usize, Failure> {
+pub(super) fn begin(heap: &Heap, process: ProcessMark, kind: TxKind) -> Result<usize, Failure> {
     let _inside = enter_outside(heap)?;
     let frame = free_frame(heap, process, kind)?;
     // SAFETY: a free frame, which this thread alone uses, and which stays where it is.
@@ -93,7 +93,7 @@ pub(super) fn begin(heap: &Heap, process: ProcessMark, kind: Kind) -> Result<usi
 ///
 /// # Errors
 /// The transaction's; all is undone then. `_UNSUPPORTED` in a child of fork, where the transaction is left alone.
-pub(super) fn conclude(_: &Inside, number: usize, answer: Answer) -> Result<Next, Failure> {
+pub(super) fn conclude(_: &Inside, number: usize, answer: BodyAnswer) -> Result<AfterRun, Failure> {
     let frame = find(number);
     if frame.is_null() {
         return Err(Failure::new(
@@ -111,7 +111,7 @@ pub(super) fn conclude(_: &Inside, number: usize, answer: Answer) -> Result<Next
         (*frame).answer = answer;
         advance(frame);
         match (*frame).result.take() {
-            None => Ok(Next::Again((*frame).number)),
+            None => Ok(AfterRun::Again((*frame).number)),
             Some(ended) => {
                 give_back(frame);
                 next(ended)
@@ -120,16 +120,16 @@ pub(super) fn conclude(_: &Inside, number: usize, answer: Answer) -> Result<Next
     }
 }
 
-fn next(ended: Ended) -> Result<Next, Failure> {
+fn next(ended: Ended) -> Result<AfterRun, Failure> {
     match ended.map_err(|panic| Failure::new(MANGROVE_ERR_INTERNAL, panic))?? {
-        Ok(ticket) => Ok(Next::Committed(ticket)),
-        Err(Aborted::Value(value)) => Ok(Next::Aborted(value)),
+        Ok(ticket) => Ok(AfterRun::Committed(ticket)),
+        Err(Aborted::Value(value)) => Ok(AfterRun::Aborted(value)),
         Err(Aborted::Failed(failure)) => Err(failure),
     }
 }
 
 /// Undoes a transaction whose body will not return.
-pub(super) fn cancel(frame: *mut Frame) {
+pub(super) fn cancel(frame: *mut TxFrame) {
     let _inside = Inside::begin();
     // SAFETY: linked, so it is there, and this thread's.
     unsafe {
@@ -139,7 +139,7 @@ pub(super) fn cancel(frame: *mut Frame) {
         }
         // An attempt that has met another transaction runs again, however its body ended.
         while (*frame).result.is_none() {
-            (*frame).answer = Answer::Abort(0);
+            (*frame).answer = BodyAnswer::Abort(0);
             (*frame).end = None;
             advance(frame);
         }
@@ -235,7 +235,7 @@ fn interrupts() -> Failure {
 }
 
 /// A frame for a transaction, not linked.
-fn free_frame(heap: &Heap, process: ProcessMark, kind: Kind) -> Result<*mut Frame, Failure> {
+fn free_frame(heap: &Heap, process: ProcessMark, kind: TxKind) -> Result<*mut TxFrame, Failure> {
     let spare = SPARE.try_with(|spare| spare.0.replace(null_mut())).unwrap_or(null_mut());
     if !spare.is_null() {
         // SAFETY: no transaction uses it.
@@ -253,7 +253,7 @@ fn free_frame(heap: &Heap, process: ProcessMark, kind: Kind) -> Result<*mut Fram
     let stack = SecondStack::new().map_err(|error| {
         Failure::new(MANGROVE_ERR_NO_MEMORY, format!("there is no memory for a transaction's stack: {error}"))
     })?;
-    Ok(Box::into_raw(Box::new(Frame {
+    Ok(Box::into_raw(Box::new(TxFrame {
         number: 0,
         heap,
         process,
@@ -268,13 +268,13 @@ fn free_frame(heap: &Heap, process: ProcessMark, kind: Kind) -> Result<*mut Fram
         outer: null_mut(),
         stack,
         kind,
-        answer: Answer::Abort(0),
+        answer: BodyAnswer::Abort(0),
         result: None,
     })))
 }
 
 /// Takes back the frame of a transaction that has ended.
-fn give_back(frame: *mut Frame) {
+fn give_back(frame: *mut TxFrame) {
     unlink(frame);
     let last = SPARE.try_with(|spare| spare.0.replace(frame)).unwrap_or(frame);
     if !last.is_null() {
@@ -287,7 +287,7 @@ fn give_back(frame: *mut Frame) {
 ///
 /// # Safety
 /// The frame is this thread's, in the process that made it, and the thread is [`Inside`].
-unsafe fn advance(frame: *mut Frame) {
+unsafe fn advance(frame: *mut TxFrame) {
     // SAFETY: the function stops panics; what it uses is the frame and the heap, which the caller keeps.
     unsafe {
         (*frame).busy.set(true);
@@ -305,7 +305,7 @@ unsafe fn advance(frame: *mut Frame) {
 
 /// The heap's function.
 unsafe extern "C" fn transact(frame: *mut c_void) {
-    let frame = frame.cast::<Frame>();
+    let frame = frame.cast::<TxFrame>();
     let ended = stop_panics(|| {
         // SAFETY: `advance` keeps both; the body's side does not run now.
         let (heap, kind) = unsafe { (&*(*frame).heap, (*frame).kind) };
@@ -323,17 +323,17 @@ unsafe extern "C" fn transact(frame: *mut c_void) {
             Err(match (end, answer) {
                 (Some(End::Again(stop)), _) => Cancel::Stop(stop),
                 (Some(End::Failed(failure)), _) => Cancel::Abort(Aborted::Failed(failure)),
-                (None, Answer::Commit) => return Ok(()),
-                (None, Answer::Abort(value)) => Cancel::Abort(Aborted::Value(value)),
-                (None, Answer::Stopped) => Cancel::Abort(Aborted::Failed(Failure::invalid(
+                (None, BodyAnswer::Commit) => return Ok(()),
+                (None, BodyAnswer::Abort(value)) => Cancel::Abort(Aborted::Value(value)),
+                (None, BodyAnswer::Stopped) => Cancel::Abort(Aborted::Failed(Failure::invalid(
                     "the body returned MANGROVE_TX_STOP, but no access had; the transaction was undone",
                 ))),
             })
         };
         Ok(match kind {
-            Kind::Waits => heap.try_transaction(body)?.map(|()| None),
-            Kind::Reads => heap.try_read(body)?.map(|()| None),
-            Kind::NoWait => heap.try_transaction_nowait(body)?.map(|((), ticket)| Some(ticket)),
+            TxKind::Waits => heap.try_transaction(body)?.map(|()| None),
+            TxKind::Reads => heap.try_read(body)?.map(|()| None),
+            TxKind::NoWait => heap.try_transaction_nowait(body)?.map(|((), ticket)| Some(ticket)),
         })
     });
     // SAFETY: as above.
@@ -384,7 +384,7 @@ pub(super) unsafe extern "C-unwind" fn call_body(
 ///
 /// # Safety
 /// The frame is linked.
-unsafe fn is_alive(frame: *const Frame) -> bool {
+unsafe fn is_alive(frame: *const TxFrame) -> bool {
     // SAFETY: the caller's promise.
     let (place, number) = unsafe { ((*frame).place, (*frame).number) };
     // A transaction by begin and commit waits for these calls.

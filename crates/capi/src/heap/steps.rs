@@ -1,8 +1,8 @@
 //! Transactions whose bodies are no functions: begin, commit, abort.
 
-use super::frame::{Answer, Kind, find, mangrove_tx};
+use super::frame::{BodyAnswer, TxKind, find, mangrove_tx};
 use super::open::mangrove_heap;
-use super::running::{Next, begin, conclude, enter};
+use super::running::{AfterRun, begin, conclude, enter};
 use crate::status::mangrove_status::*;
 use crate::status::{Failure, guard, mangrove_status};
 use mangrove_cabi::{handle, out};
@@ -31,7 +31,7 @@ pub unsafe extern "C" fn mangrove_tx_begin(
         *tx = without_provenance_mut(begin(
             &heap.heap,
             heap.process,
-            if reads { Kind::Reads } else { Kind::Waits },
+            if reads { TxKind::Reads } else { TxKind::Waits },
         )?);
         Ok(MANGROVE_OK)
     })
@@ -46,7 +46,7 @@ pub unsafe extern "C" fn mangrove_tx_begin(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mangrove_tx_commit(tx: *mut *mut mangrove_tx) -> mangrove_status {
     // SAFETY: the caller's contract.
-    guard(|| unsafe { end(tx, Answer::Commit) })
+    guard(|| unsafe { end(tx, BodyAnswer::Commit) })
 }
 
 /// Undoes the transaction *tx, and sets *tx to NULL. Returns MANGROVE_TX_ABORTED.
@@ -55,11 +55,11 @@ pub unsafe extern "C" fn mangrove_tx_commit(tx: *mut *mut mangrove_tx) -> mangro
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mangrove_tx_abort(tx: *mut *mut mangrove_tx) -> mangrove_status {
     // SAFETY: the caller's contract.
-    guard(|| unsafe { end(tx, Answer::Abort(0)) })
+    guard(|| unsafe { end(tx, BodyAnswer::Abort(0)) })
 }
 
 /// Ends a run.
-unsafe fn end(tx: *mut *mut mangrove_tx, answer: Answer) -> crate::status::Answer {
+unsafe fn end(tx: *mut *mut mangrove_tx, answer: BodyAnswer) -> crate::status::Answer {
     // SAFETY: the header's contract for out-parameters; what it holds is only compared.
     let number = unsafe { tx.as_ref() }.ok_or_else(|| Failure::invalid("'tx' is NULL"))?.addr();
     // SAFETY: as above.
@@ -76,14 +76,14 @@ unsafe fn end(tx: *mut *mut mangrove_tx, answer: Answer) -> crate::status::Answe
     let mut run = number;
     loop {
         match (conclude(&inside, run, answer)?, answer) {
-            (Next::Committed(_), _) => return Ok(MANGROVE_OK),
-            (Next::Aborted(_), _) => return Ok(MANGROVE_TX_ABORTED),
-            (Next::Again(next), Answer::Commit) => {
+            (AfterRun::Committed(_), _) => return Ok(MANGROVE_OK),
+            (AfterRun::Aborted(_), _) => return Ok(MANGROVE_TX_ABORTED),
+            (AfterRun::Again(next), BodyAnswer::Commit) => {
                 *tx = without_provenance_mut(next);
                 return Ok(MANGROVE_TX_STOP);
             }
             // It met another one before, so that it was undone and begun again.
-            (Next::Again(next), _) => run = next,
+            (AfterRun::Again(next), _) => run = next,
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Running transactions whose bodies are functions.
 
-use super::frame::{Answer, Kind, mangrove_tx};
+use super::frame::{BodyAnswer, TxKind, mangrove_tx};
 use super::open::mangrove_heap;
-use super::running::{Inside, Next, begin, call_body, conclude, enter};
+use super::running::{AfterRun, Inside, begin, call_body, conclude, enter};
 use crate::status::mangrove_status::*;
 use crate::status::{Failure, guard, mangrove_status};
 use mangrove::heap::TxTicket;
@@ -62,7 +62,7 @@ unsafe fn run(
     body: mangrove_tx_body,
     arg: *mut c_void,
     value: *mut i32,
-    (kind, ticket): (Kind, *mut mangrove_tx_ticket),
+    (kind, ticket): (TxKind, *mut mangrove_tx_ticket),
 ) -> mangrove_status {
     let (mut run, mut function) = (None, None);
     let begun = guard(|| {
@@ -81,17 +81,17 @@ unsafe fn run(
         // SAFETY: the caller's function, called as the header says, in the run that has just begun.
         let answer = unsafe { call_body(number, body, arg) };
         let mut again = None;
-        let status = guard(|| match conclude(&Inside::begin(), number, Answer::of_body(answer))? {
-            Next::Again(number) => {
+        let status = guard(|| match conclude(&Inside::begin(), number, BodyAnswer::of_body(answer))? {
+            AfterRun::Again(number) => {
                 again = Some(number);
                 Ok(MANGROVE_OK)
             }
-            Next::Committed(committed) => {
+            AfterRun::Committed(committed) => {
                 // SAFETY: as above.
                 unsafe { put_out(ticket, committed.map(mangrove_tx_ticket::from).unwrap_or_default()) };
                 Ok(MANGROVE_OK)
             }
-            Next::Aborted(answer) => {
+            AfterRun::Aborted(answer) => {
                 // SAFETY: as above.
                 unsafe { put_out(value, answer) };
                 Ok(MANGROVE_TX_ABORTED)
@@ -124,7 +124,7 @@ pub unsafe extern "C-unwind" fn mangrove_transaction(
     value: *mut i32,
 ) -> mangrove_status {
     // SAFETY: the caller's contract.
-    unsafe { run(heap, body, arg, value, (Kind::Waits, null_mut())) }
+    unsafe { run(heap, body, arg, value, (TxKind::Waits, null_mut())) }
 }
 
 /// As mangrove_transaction, for a body that rarely or never writes: what only writers need is skipped.
@@ -138,7 +138,7 @@ pub unsafe extern "C-unwind" fn mangrove_transaction_read(
     value: *mut i32,
 ) -> mangrove_status {
     // SAFETY: the caller's contract.
-    unsafe { run(heap, body, arg, value, (Kind::Reads, null_mut())) }
+    unsafe { run(heap, body, arg, value, (TxKind::Reads, null_mut())) }
 }
 
 /// As mangrove_transaction, but returns before what the body changed, and what it read, is durable; *ticket
@@ -156,7 +156,7 @@ pub unsafe extern "C-unwind" fn mangrove_transaction_nowait(
     ticket: *mut mangrove_tx_ticket,
 ) -> mangrove_status {
     // SAFETY: the caller's contract.
-    unsafe { run(heap, body, arg, value, (Kind::NoWait, ticket)) }
+    unsafe { run(heap, body, arg, value, (TxKind::NoWait, ticket)) }
 }
 
 /// Waits until the commit is durable, whatever the durability; so is everything that was committed before it.

@@ -33,7 +33,7 @@ type Bank = [u64; BLOCK_COUNT + THREAD_COUNT];
 
 /// Transfers until killed; the demo's other process.
 #[derive(clap::Args)]
-pub(crate) struct TransferArgs {
+pub(crate) struct BankArgs {
     heap: PathBuf,
     #[arg(long)]
     threads: u16,
@@ -190,7 +190,7 @@ fn listen(child: &mut Child, threads: u16, kill: Duration) -> anyhow::Result<End
 }
 
 /// The child's part: each thread writes its number, 8 bytes, after each transfer that was acknowledged.
-pub(crate) fn transfer(args: &TransferArgs) -> anyhow::Result<Exit> {
+pub(crate) fn transfer(args: &BankArgs) -> anyhow::Result<Exit> {
     let (heap, bank) = open(&args.heap)?;
     let out = File::from(std::io::stdout().as_fd().try_clone_to_owned()?);
     let results: Vec<anyhow::Result<()>> = std::thread::scope(|scope| {

@@ -1,6 +1,6 @@
 //! Records to load, from a file or from standard input.
 
-use super::source::Source;
+use super::source::InputSource;
 use crate::terminal::exit::Usage;
 use crate::terminal::text;
 use anyhow::Context;
@@ -32,7 +32,7 @@ pub(crate) struct Record {
 }
 
 /// What reading comes to.
-pub(crate) enum Next {
+pub(crate) enum NextInput {
     Record,
     /// There is nothing to read now. What was asked of the command meanwhile should be seen to.
     Pause,
@@ -49,14 +49,14 @@ pub(crate) const HEX_HEADER: &[u8] = b"#mangrove hex";
 pub(crate) enum NextLine {
     /// The line, without its newline.
     Line(Vec<u8>),
-    /// As [`Next::Pause`].
+    /// As [`NextInput::Pause`].
     Pause,
     End,
 }
 
 /// A file, read line by line.
 pub(crate) struct Lines {
-    reader: BufReader<Source>,
+    reader: BufReader<InputSource>,
     /// Bytes of the file; 0 when not known.
     len: u64,
     /// Bytes read so far.
@@ -95,7 +95,7 @@ impl Lines {
         }
         // Standard input may begin anywhere in its file.
         let len = if is_stdin { 0 } else { metadata.len() };
-        let reader = BufReader::with_capacity(1 << 16, Source::new(file).with_context(sentence)?);
+        let reader = BufReader::with_capacity(1 << 16, InputSource::new(file).with_context(sentence)?);
         Ok(Self { reader, len, at: 0, line: 0, buffer: Vec::new(), is_whole: false })
     }
 
@@ -162,12 +162,12 @@ impl Input {
     }
 
     /// Reads the next record into `record`, whose memory is used again.
-    pub(crate) fn next(&mut self, record: &mut Record) -> anyhow::Result<Next> {
+    pub(crate) fn next(&mut self, record: &mut Record) -> anyhow::Result<NextInput> {
         loop {
             match self.lines.read()? {
                 Reading::Line => {}
-                Reading::Pause => return Ok(Next::Pause),
-                Reading::End => return Ok(Next::End),
+                Reading::Pause => return Ok(NextInput::Pause),
+                Reading::End => return Ok(NextInput::End),
             }
             let (line, number) = (&self.lines.buffer[..], self.lines.number());
             if number == 1 && line == HEX_HEADER && matches!(self.format, Format::Auto | Format::Hex) {
@@ -178,7 +178,7 @@ impl Input {
                 self.format = if line.contains(&b'\t') { Format::Tsv } else { Format::Lines };
             }
             parse(self.format, number, line, record).with_context(|| format!("line {number}"))?;
-            return Ok(Next::Record);
+            return Ok(NextInput::Record);
         }
     }
 }

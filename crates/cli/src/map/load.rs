@@ -1,6 +1,6 @@
 //! `mangrove map load`.
 
-use super::input::{Format, Input, Next, Record};
+use super::input::{Format, Input, NextInput, Record};
 use crate::open_args::OpenArgs;
 use crate::terminal::exit::{self, Exit};
 use crate::terminal::size::{count, human};
@@ -371,7 +371,7 @@ impl<'a> Loader<'a> {
             let (start, mut record) = (Instant::now(), Record::default());
             loop {
                 let goes_on = match input.next(&mut record)? {
-                    Next::Record => {
+                    NextInput::Record => {
                         let mut hasher = DefaultHasher::new();
                         record.key.hash(&mut hasher);
                         let lane = &mut lanes[(hasher.finish() % threads as u64) as usize];
@@ -380,8 +380,8 @@ impl<'a> Loader<'a> {
                         }
                         lane.hand_over(&self.under_way)
                     }
-                    Next::Pause => lanes.iter_mut().all(|lane| lane.hand_over(&self.under_way)),
-                    Next::End => break,
+                    NextInput::Pause => lanes.iter_mut().all(|lane| lane.hand_over(&self.under_way)),
+                    NextInput::End => break,
                 };
                 if !goes_on || self.stopped() {
                     return Ok(());

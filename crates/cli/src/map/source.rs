@@ -12,20 +12,20 @@ const WAIT_MS: u64 = 50;
 
 /// A file, a pipe or a terminal. A read that finds no bytes fails with [`ErrorKind::WouldBlock`], and can be
 /// repeated.
-pub(crate) struct Source {
+pub(crate) struct InputSource {
     file: File,
     /// When the next wait ends; `None` where there is nothing to wait for.
     wait_until: Option<Instant>,
 }
 
-impl Source {
+impl InputSource {
     pub(crate) fn new(file: File) -> io::Result<Self> {
         let is_file = file.metadata()?.is_file();
         Ok(Self { file, wait_until: (!is_file).then(Instant::now) })
     }
 }
 
-impl Read for Source {
+impl Read for InputSource {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
         if let Some(until) = &mut self.wait_until
             && !is_ready(&self.file, until.saturating_duration_since(Instant::now()))?

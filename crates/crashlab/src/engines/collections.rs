@@ -9,7 +9,7 @@
 //! The other form maps its working copy from the durable copy, so that memory can be given back to it (page-out); on
 //! disks it acknowledges by interval.
 
-use crate::engines::collections_model::{Change, Contents};
+use crate::engines::collections_model::{CollectionChange, Contents};
 use crate::engines::subject::{Promised, Subject};
 use crate::machine::cursor::CrashDomain;
 use crate::machine::interrupt::{during_and_told, machine_domain, window};
@@ -34,11 +34,11 @@ const LOGS: usize = 2;
 #[derive(Clone)]
 pub(crate) enum CollectionsOp {
     /// A transaction, which aborts in the end or commits.
-    Transaction(Vec<Change>, bool),
+    Transaction(Vec<CollectionChange>, bool),
     /// A transaction with a nested one, which is undone if so said.
-    Nested(Vec<Change>, Vec<Change>, bool),
+    Nested(Vec<CollectionChange>, Vec<CollectionChange>, bool),
     /// A transaction on the maps; at its n-th step on the medium another thread changes vector and queue in one.
-    During(Vec<Change>, u32, Vec<Change>),
+    During(Vec<CollectionChange>, u32, Vec<CollectionChange>),
     /// Compares all that can be reached, by look-ups too.
     Read,
     /// Frees the collections, and looks for blocks that are left.
@@ -53,7 +53,7 @@ pub(crate) enum CollectionsOp {
     Compact,
     /// A transaction on the maps; at its n-th step another thread gives free pages back. The first step is the end of
     /// the body: what it freed is free in memory, and nothing of it is in the log.
-    CompactDuring(Vec<Change>, u32),
+    CompactDuring(Vec<CollectionChange>, u32),
 }
 
 impl fmt::Debug for CollectionsOp {
@@ -135,7 +135,7 @@ impl<const OTHER: bool> CollectionsSubject<OTHER> {
         if OTHER && self.disk { Promised::Nothing } else { Promised::All }
     }
 
-    fn transact(heap: &Heap, changes: &[Change], aborts: bool) -> Result<(), String> {
+    fn transact(heap: &Heap, changes: &[CollectionChange], aborts: bool) -> Result<(), String> {
         let answer = heap.try_transaction(|tx| -> Result<(), Cancel<()>> {
             changes.iter().try_for_each(|change| change.make(tx))?;
             if aborts { Err(Cancel::Abort(())) } else { Ok(()) }
@@ -291,7 +291,7 @@ impl<const OTHER: bool> Subject for CollectionsSubject<OTHER> {
             }
             _ => return Vec::new(),
         };
-        let with = |changes: &[Change], model: &Contents| {
+        let with = |changes: &[CollectionChange], model: &Contents| {
             let mut model = model.clone();
             model.change(changes);
             model
@@ -372,7 +372,9 @@ fn given_back(rng: &mut Rng) -> Vec<CollectionsOp> {
     let mut ops = Vec::new();
     for _ in 0..4 {
         for _ in 0..1 + rng.below(2) {
-            let inserts = (0..20 + rng.below(40)).map(|_| Change::random(rng, Change::INSERTS)).collect();
+            let inserts = (0..20 + rng.below(40))
+                .map(|_| CollectionChange::random(rng, CollectionChange::INSERTS))
+                .collect();
             ops.push(CollectionsOp::Transaction(inserts, rng.one_in(6)));
         }
         if rng.one_in(3) {
@@ -380,8 +382,10 @@ fn given_back(rng: &mut Rng) -> Vec<CollectionsOp> {
         }
         match rng.below(4) {
             0 => ops.push(CollectionsOp::Free),
-            1 => ops.push(CollectionsOp::Transaction(vec![Change::MapsClear], rng.one_in(6))),
-            _ => ops.push(CollectionsOp::CompactDuring(vec![Change::MapsClear], rng.below(4) as u32)),
+            1 => ops.push(CollectionsOp::Transaction(vec![CollectionChange::MapsClear], rng.one_in(6))),
+            _ => {
+                ops.push(CollectionsOp::CompactDuring(vec![CollectionChange::MapsClear], rng.below(4) as u32))
+            }
         }
         if rng.one_in(2) {
             ops.push(CollectionsOp::Compact);
@@ -391,19 +395,19 @@ fn given_back(rng: &mut Rng) -> Vec<CollectionsOp> {
 }
 
 fn operation(scenario: u32, rng: &mut Rng) -> CollectionsOp {
-    let mut changes = |most: u64, kinds: std::ops::Range<u64>| -> Vec<Change> {
-        (0..1 + rng.below(most)).map(|_| Change::random(rng, kinds.clone())).collect()
+    let mut changes = |most: u64, kinds: std::ops::Range<u64>| -> Vec<CollectionChange> {
+        (0..1 + rng.below(most)).map(|_| CollectionChange::random(rng, kinds.clone())).collect()
     };
     match scenario {
         // Enough entries for buckets to split and nodes to fill.
-        1 => CollectionsOp::Transaction(changes(60, Change::INSERTS), false),
+        1 => CollectionsOp::Transaction(changes(60, CollectionChange::INSERTS), false),
         2 => {
-            let (outer, inner) = (changes(6, Change::MAPS), changes(6, Change::LISTS));
+            let (outer, inner) = (changes(6, CollectionChange::MAPS), changes(6, CollectionChange::LISTS));
             let step = if rng.one_in(4) { rng.below(12) } else { rng.below(3) };
             CollectionsOp::During(outer, step as u32, inner)
         }
         _ => {
-            let (some, more) = (changes(8, Change::ALL), changes(6, Change::ALL));
+            let (some, more) = (changes(8, CollectionChange::ALL), changes(6, CollectionChange::ALL));
             match rng.below(16) {
                 0 => CollectionsOp::Checkpoint,
                 1 => CollectionsOp::Replay,

@@ -18,7 +18,7 @@ type Ordered = HeapOrderedMap<u64, HeapBytes>;
 
 /// One change of one collection. An index or key that is not there changes nothing.
 #[derive(Clone, Debug)]
-pub(crate) enum Change {
+pub(crate) enum CollectionChange {
     MapInsert(u64, u64),
     MapRemove(u64),
     OrderedInsert(u64, u64),
@@ -41,7 +41,7 @@ fn string(number: u64) -> Vec<u8> {
     bytes
 }
 
-impl Change {
+impl CollectionChange {
     pub(crate) const ALL: Range<u64> = 0..32;
     pub(crate) const MAPS: Range<u64> = 0..13;
     pub(crate) const INSERTS: Range<u64> = 0..8;
@@ -136,33 +136,33 @@ fn is_there(tx: &mut Tx<'_>, name: &str) -> Result<bool, Stop> {
 
 impl Contents {
     /// Makes the changes here.
-    pub(crate) fn change(&mut self, changes: &[Change]) {
+    pub(crate) fn change(&mut self, changes: &[CollectionChange]) {
         for change in changes {
             match *change {
-                Change::MapInsert(key, value) => drop(self.map.insert(string(key), value)),
-                Change::MapRemove(key) => drop(self.map.remove(&string(key))),
-                Change::OrderedInsert(key, value) => drop(self.ordered.insert(key, string(value))),
-                Change::OrderedRemove(key) => drop(self.ordered.remove(&key)),
-                Change::MapsClear => {
+                CollectionChange::MapInsert(key, value) => drop(self.map.insert(string(key), value)),
+                CollectionChange::MapRemove(key) => drop(self.map.remove(&string(key))),
+                CollectionChange::OrderedInsert(key, value) => drop(self.ordered.insert(key, string(value))),
+                CollectionChange::OrderedRemove(key) => drop(self.ordered.remove(&key)),
+                CollectionChange::MapsClear => {
                     self.map.clear();
                     self.ordered.clear();
                 }
-                Change::Push(value) => self.vector.push(value),
-                Change::Pop => drop(self.vector.pop()),
-                Change::Set(index, value) => {
+                CollectionChange::Push(value) => self.vector.push(value),
+                CollectionChange::Pop => drop(self.vector.pop()),
+                CollectionChange::Set(index, value) => {
                     if let Some(element) = self.vector.get_mut(index as usize) {
                         *element = value;
                     }
                 }
-                Change::InsertAt(index, value) if index as usize <= self.vector.len() => {
+                CollectionChange::InsertAt(index, value) if index as usize <= self.vector.len() => {
                     self.vector.insert(index as usize, value);
                 }
-                Change::RemoveAt(index) if (index as usize) < self.vector.len() => {
+                CollectionChange::RemoveAt(index) if (index as usize) < self.vector.len() => {
                     self.vector.remove(index as usize);
                 }
-                Change::InsertAt(..) | Change::RemoveAt(_) => {}
-                Change::Enqueue(value) => self.queue.push_back(value),
-                Change::Dequeue => drop(self.queue.pop_front()),
+                CollectionChange::InsertAt(..) | CollectionChange::RemoveAt(_) => {}
+                CollectionChange::Enqueue(value) => self.queue.push_back(value),
+                CollectionChange::Dequeue => drop(self.queue.pop_front()),
             }
         }
     }

@@ -1,7 +1,8 @@
 //! The durable application under test: blocks, a list and mappings in the arena, and variables of this program.
 
 use crate::engines::durable_workload::{
-    AppState, DurableCommand, MAP_COUNT, ROOMY_LEN, SLOT_COUNT, Step, VARIABLE_COUNT, byte, page_of, patched,
+    AppState, CommandStep, DurableCommand, MAP_COUNT, ROOMY_LEN, SLOT_COUNT, VARIABLE_COUNT, byte, page_of,
+    patched,
 };
 use mangrove_durable::route::{
     mangrove_arena_alloc, mangrove_arena_alloc_zeroed, mangrove_arena_free, mangrove_arena_resize,
@@ -177,10 +178,12 @@ impl<'a> Call<'a> {
         Ok(())
     }
 
-    fn step(&mut self, table: &mut Table, step: &Step) -> Done {
+    fn step(&mut self, table: &mut Table, step: &CommandStep) -> Done {
         match *step {
-            Step::Put(slot, len, seed) => self.put_block(&mut table.slots[usize::from(slot)], len, seed)?,
-            Step::Zeroed(slot, len) => {
+            CommandStep::Put(slot, len, seed) => {
+                self.put_block(&mut table.slots[usize::from(slot)], len, seed)?
+            }
+            CommandStep::Zeroed(slot, len) => {
                 let slot = &mut table.slots[usize::from(slot)];
                 if !slot.is_null() {
                     self.free(slot.cast())?;
@@ -190,7 +193,7 @@ impl<'a> Call<'a> {
                 // SAFETY: a block of the state.
                 self.put(unsafe { &raw mut (*block).len }, u64::from(len));
             }
-            Step::Roomy(slot, bytes, seed) => {
+            CommandStep::Roomy(slot, bytes, seed) => {
                 let slot = &mut table.slots[usize::from(slot)];
                 if !slot.is_null() {
                     self.free(slot.cast())?;
@@ -203,12 +206,12 @@ impl<'a> Call<'a> {
                     self.fill((&raw mut (*block).bytes).cast(), 0..ROOMY_LEN as usize, seed);
                 }
             }
-            Step::TooLong => {
+            CommandStep::TooLong => {
                 if !self.try_alloc(TOO_LONG_BYTES).is_null() {
                     return Err("the arena gave more than it has");
                 }
             }
-            Step::Patch(slot, at, count, seed) => {
+            CommandStep::Patch(slot, at, count, seed) => {
                 let block = table.slots[usize::from(slot)];
                 if !block.is_null() {
                     // SAFETY: a block of the state.
@@ -216,12 +219,12 @@ impl<'a> Call<'a> {
                     self.fill(bytes, patched(len as usize, at, count), seed);
                 }
             }
-            Step::Free(slot) | Step::FreeOutside(slot) => {
+            CommandStep::Free(slot) | CommandStep::FreeOutside(slot) => {
                 let slot = &mut table.slots[usize::from(slot)];
                 let block = *slot;
                 if !block.is_null() {
                     self.put(slot, null_mut());
-                    if matches!(step, Step::Free(_)) {
+                    if matches!(step, CommandStep::Free(_)) {
                         self.free(block.cast())?;
                     } else {
                         self.outside[self.outside_count] = block;
@@ -229,12 +232,12 @@ impl<'a> Call<'a> {
                     }
                 }
             }
-            Step::Push(value) => {
+            CommandStep::Push(value) => {
                 let node = self.alloc(size_of::<Node>())?.cast::<Node>();
                 self.put(node, Node { next: table.list, value });
                 self.put(&raw mut table.list, node);
             }
-            Step::Pop => {
+            CommandStep::Pop => {
                 let node = table.list;
                 if !node.is_null() {
                     // SAFETY: a node of the list.
@@ -242,8 +245,8 @@ impl<'a> Call<'a> {
                     self.free(node.cast())?;
                 }
             }
-            Step::Variable(at, value) => self.put(VARIABLES[usize::from(at)].as_ptr(), value),
-            Step::Map(at, pages) => {
+            CommandStep::Variable(at, value) => self.put(VARIABLES[usize::from(at)].as_ptr(), value),
+            CommandStep::Map(at, pages) => {
                 let map = &mut table.maps[usize::from(at)];
                 if map.pages > 0 {
                     self.munmap(*map)?;
@@ -251,21 +254,21 @@ impl<'a> Call<'a> {
                 let at = self.mmap(pages)?;
                 self.put(map, Mapping { at, pages });
             }
-            Step::Word(at, page, value) => {
+            CommandStep::Word(at, page, value) => {
                 let map = table.maps[usize::from(at)];
                 if map.pages > 0 {
                     let page = page_of(map.pages, page);
                     self.put(map.at.wrapping_add((page * PAGE_BYTES / 8) as usize), value);
                 }
             }
-            Step::Remap(at, pages) => {
+            CommandStep::Remap(at, pages) => {
                 let map = &mut table.maps[usize::from(at)];
                 if map.pages > 0 {
                     let at = self.mremap(*map, pages)?;
                     self.put(map, Mapping { at, pages });
                 }
             }
-            Step::Unmap(at) => {
+            CommandStep::Unmap(at) => {
                 let map = &mut table.maps[usize::from(at)];
                 if map.pages > 0 {
                     self.munmap(*map)?;

@@ -19,7 +19,7 @@ const GROWTH_PAGES: u64 = 980;
 
 /// A part of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Step {
+pub(crate) enum CommandStep {
     /// Allocates or resizes a block to this many bytes in a slot, and fills new bytes from the seed.
     Put(u8, u32, u8),
     /// Puts a block of this many zeros into a slot, in place of the old one.
@@ -62,7 +62,7 @@ pub enum DurableInner {
 
 /// A command: its steps.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DurableCommand(pub(crate) Vec<Step>);
+pub struct DurableCommand(pub(crate) Vec<CommandStep>);
 
 /// One operation on a durable application.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -138,49 +138,49 @@ impl AppState {
         self.freed_outside = 0;
     }
 
-    fn step(&mut self, step: &Step) {
+    fn step(&mut self, step: &CommandStep) {
         match *step {
-            Step::Put(slot, len, seed) => {
+            CommandStep::Put(slot, len, seed) => {
                 let bytes = self.slots[usize::from(slot)].get_or_insert_default();
                 let old = bytes.len();
                 bytes.truncate(len as usize);
                 bytes.extend((old..len as usize).map(|n| byte(seed, n)));
             }
-            Step::Zeroed(slot, len) => self.slots[usize::from(slot)] = Some(vec![0; len as usize]),
-            Step::Roomy(slot, _, seed) => {
+            CommandStep::Zeroed(slot, len) => self.slots[usize::from(slot)] = Some(vec![0; len as usize]),
+            CommandStep::Roomy(slot, _, seed) => {
                 self.slots[usize::from(slot)] =
                     Some((0..ROOMY_LEN as usize).map(|n| byte(seed, n)).collect());
             }
-            Step::TooLong => {}
-            Step::Patch(slot, at, count, seed) => {
+            CommandStep::TooLong => {}
+            CommandStep::Patch(slot, at, count, seed) => {
                 if let Some(bytes) = &mut self.slots[usize::from(slot)] {
                     for n in patched(bytes.len(), at, count) {
                         bytes[n] = byte(seed, n);
                     }
                 }
             }
-            Step::Free(slot) => self.slots[usize::from(slot)] = None,
-            Step::FreeOutside(slot) => {
+            CommandStep::Free(slot) => self.slots[usize::from(slot)] = None,
+            CommandStep::FreeOutside(slot) => {
                 self.freed_outside += u64::from(self.slots[usize::from(slot)].take().is_some());
             }
-            Step::Push(value) => self.list.push(value),
-            Step::Pop => drop(self.list.pop()),
-            Step::Variable(at, value) => drop(self.variables.insert(at, value)),
-            Step::Map(at, pages) => {
+            CommandStep::Push(value) => self.list.push(value),
+            CommandStep::Pop => drop(self.list.pop()),
+            CommandStep::Variable(at, value) => drop(self.variables.insert(at, value)),
+            CommandStep::Map(at, pages) => {
                 self.maps[usize::from(at)] = Some(MappingModel { pages, ..MappingModel::default() });
             }
-            Step::Word(at, page, value) => {
+            CommandStep::Word(at, page, value) => {
                 if let Some(map) = &mut self.maps[usize::from(at)] {
                     map.words.insert(page_of(map.pages, page), value);
                 }
             }
-            Step::Remap(at, pages) => {
+            CommandStep::Remap(at, pages) => {
                 if let Some(map) = &mut self.maps[usize::from(at)] {
                     map.pages = pages;
                     map.words.retain(|page, _| *page < pages);
                 }
             }
-            Step::Unmap(at) => self.maps[usize::from(at)] = None,
+            CommandStep::Unmap(at) => self.maps[usize::from(at)] = None,
         }
     }
 }
@@ -219,7 +219,8 @@ pub(crate) fn workload(scenario: u32, rng: &mut Rng) -> Vec<DurableOp> {
         // Once a run, because a second such mapping would fill the pages of the first with zeros. In the scenario
         // of long groups, the new pages have held log records before.
         let at = rng.below(count) as usize;
-        let grown = vec![Step::Map(0, GROWTH_PAGES + rng.below(200)), Step::Word(0, 255, rng.next())];
+        let grown =
+            vec![CommandStep::Map(0, GROWTH_PAGES + rng.below(200)), CommandStep::Word(0, 255, rng.next())];
         ops.insert(at, DurableOp::Batch(vec![DurableCommand(grown)], true));
     }
     ops.into_iter().map(|op| filled(op, rng)).collect()
@@ -230,7 +231,8 @@ fn filled(op: DurableOp, rng: &mut Rng) -> DurableOp {
     match op {
         DurableOp::Batch(mut commands, wait) if rng.one_in(3) => {
             let slot = rng.below(RANDOM_SLOT_COUNT) as u8;
-            commands.push(DurableCommand(vec![Step::Put(slot, 40, 1), Step::FreeOutside(slot)]));
+            commands
+                .push(DurableCommand(vec![CommandStep::Put(slot, 40, 1), CommandStep::FreeOutside(slot)]));
             DurableOp::Filled(commands, wait)
         }
         op => op,
@@ -250,7 +252,7 @@ pub(crate) fn follow_up(rng: &mut Rng) -> Vec<DurableOp> {
 
 /// Commands whose order brings the arena to stores that random commands seldom reach: links between free runs of one
 /// bin, and between slabs of one class.
-fn planned(commands: Vec<Vec<Step>>, rng: &mut Rng) -> Vec<DurableOp> {
+fn planned(commands: Vec<Vec<CommandStep>>, rng: &mut Rng) -> Vec<DurableOp> {
     let mut ops: Vec<_> = commands
         .into_iter()
         .map(|steps| DurableOp::Batch(vec![DurableCommand(steps)], rng.one_in(2)))
@@ -282,58 +284,61 @@ fn given_back(rng: &mut Rng) -> Vec<DurableOp> {
     ops
 }
 
-fn coming_and_going(rng: &mut Rng) -> Step {
+fn coming_and_going(rng: &mut Rng) -> CommandStep {
     let seed = rng.next() as u8;
     match rng.below(10) {
-        0..3 => Step::Free(slot(rng)),
+        0..3 => CommandStep::Free(slot(rng)),
         3 | 4 => {
             let most = if rng.one_in(2) { 60_000 } else { 5000 };
-            Step::Roomy(slot(rng), ROOMY_LEN + rng.below(most) as u32, seed)
+            CommandStep::Roomy(slot(rng), ROOMY_LEN + rng.below(most) as u32, seed)
         }
-        5 => Step::Zeroed(slot(rng), 1 + rng.below(6000) as u32),
-        6 => Step::Put(slot(rng), 1 + rng.below(5000) as u32, seed),
+        5 => CommandStep::Zeroed(slot(rng), 1 + rng.below(6000) as u32),
+        6 => CommandStep::Put(slot(rng), 1 + rng.below(5000) as u32, seed),
         7 => mapping(rng),
         _ => small(rng),
     }
 }
 
-fn roomy(slots: impl IntoIterator<Item = u8>, bytes: u32, rng: &mut Rng) -> Vec<Step> {
-    slots.into_iter().map(|slot| Step::Roomy(slot, bytes, rng.next() as u8)).collect()
+fn roomy(slots: impl IntoIterator<Item = u8>, bytes: u32, rng: &mut Rng) -> Vec<CommandStep> {
+    slots.into_iter().map(|slot| CommandStep::Roomy(slot, bytes, rng.next() as u8)).collect()
 }
 
 /// Seven long blocks in a row. 1, 3 and 5 become free runs of one bin; then 4 joins two of them, which leave the
 /// front of the bin's list the first time, and its end the second time. At last the arena grows.
-fn free_runs(rng: &mut Rng) -> Vec<Vec<Step>> {
+fn free_runs(rng: &mut Rng) -> Vec<Vec<CommandStep>> {
     let bytes = 17_000 + rng.below(16_000) as u32;
     let mut commands = vec![roomy(0..7, bytes, rng)];
-    commands.extend([1, 3, 5, 4].map(|slot| vec![Step::Free(slot)]));
+    commands.extend([1, 3, 5, 4].map(|slot| vec![CommandStep::Free(slot)]));
     commands.push(roomy([1, 3, 4, 5], bytes, rng));
-    commands.extend([5, 3, 1, 4].map(|slot| vec![Step::Free(slot)]));
-    commands.push(vec![Step::Map(0, GROWTH_PAGES + rng.below(200)), Step::Word(0, 255, rng.next())]);
+    commands.extend([5, 3, 1, 4].map(|slot| vec![CommandStep::Free(slot)]));
+    commands.push(vec![
+        CommandStep::Map(0, GROWTH_PAGES + rng.below(200)),
+        CommandStep::Word(0, 255, rng.next()),
+    ]);
     commands
 }
 
 /// Three slabs of four blocks each: 7 to 10, 11 to 14, 15 and later 11 to 13 again. They enter the list of their
 /// class while it has none, one and two slabs, and leave it at its front, in its middle, and when an allocation that
 /// fails takes what is kept for the next block.
-fn slabs(rng: &mut Rng) -> Vec<Vec<Step>> {
+fn slabs(rng: &mut Rng) -> Vec<Vec<CommandStep>> {
     let bytes = [14_000, 16_000][rng.below(2) as usize];
     vec![
         roomy(7..16, bytes, rng),
-        vec![Step::Free(7)],
-        vec![Step::Free(11)],
+        vec![CommandStep::Free(7)],
+        vec![CommandStep::Free(11)],
         // The second slab is empty, and not the first of the list.
-        [12, 13, 14].map(Step::Free).into(),
+        [12, 13, 14].map(CommandStep::Free).into(),
         // The third slab is full, and leaves the list before the first.
         roomy(11..14, bytes, rng),
         roomy([7], bytes, rng),
         // The list is empty.
-        vec![Step::Free(15)],
-        [11, 12, 13].map(Step::Free).into(),
-        vec![Step::TooLong],
+        vec![CommandStep::Free(15)],
+        [11, 12, 13].map(CommandStep::Free).into(),
+        vec![CommandStep::TooLong],
         // Now the first slab is empty, and first.
-        [7, 8, 9, 10].map(Step::Free).into(),
-        vec![Step::TooLong],
+        [7, 8, 9, 10].map(CommandStep::Free).into(),
+        vec![CommandStep::TooLong],
     ]
 }
 
@@ -343,51 +348,51 @@ fn slot(rng: &mut Rng) -> u8 {
     rng.below(count) as u8
 }
 
-fn small(rng: &mut Rng) -> Step {
+fn small(rng: &mut Rng) -> CommandStep {
     let seed = rng.next() as u8;
     match rng.below(13) {
         0..4 => {
             let most = if rng.one_in(4) { 3000 } else { 200 };
-            Step::Put(slot(rng), 1 + rng.below(most) as u32, seed)
+            CommandStep::Put(slot(rng), 1 + rng.below(most) as u32, seed)
         }
-        4 | 5 => Step::Patch(slot(rng), rng.next() as u8, 1 + rng.below(80) as u32, seed),
-        6 => Step::Free(slot(rng)),
-        7 => Step::Pop,
-        8..11 => Step::Push(rng.next()),
-        11 => Step::Zeroed(slot(rng), 1 + rng.below(400) as u32),
-        _ if rng.one_in(3) => Step::FreeOutside(slot(rng)),
-        _ => Step::Variable(rng.below(VARIABLE_COUNT as u64) as u16, rng.next()),
+        4 | 5 => CommandStep::Patch(slot(rng), rng.next() as u8, 1 + rng.below(80) as u32, seed),
+        6 => CommandStep::Free(slot(rng)),
+        7 => CommandStep::Pop,
+        8..11 => CommandStep::Push(rng.next()),
+        11 => CommandStep::Zeroed(slot(rng), 1 + rng.below(400) as u32),
+        _ if rng.one_in(3) => CommandStep::FreeOutside(slot(rng)),
+        _ => CommandStep::Variable(rng.below(VARIABLE_COUNT as u64) as u16, rng.next()),
     }
 }
 
-fn mapping(rng: &mut Rng) -> Step {
+fn mapping(rng: &mut Rng) -> CommandStep {
     // The first mapping is the long one.
     let at = 1 + rng.below(MAP_COUNT as u64 - 1) as u8;
     match rng.below(8) {
-        0 | 1 => Step::Map(at, 1 + rng.below(6)),
-        2 | 3 => Step::Remap(at, 1 + rng.below(14)),
-        4 if rng.one_in(2) => Step::Unmap(at),
-        _ => Step::Word(rng.below(MAP_COUNT as u64) as u8, rng.next() as u8, rng.next()),
+        0 | 1 => CommandStep::Map(at, 1 + rng.below(6)),
+        2 | 3 => CommandStep::Remap(at, 1 + rng.below(14)),
+        4 if rng.one_in(2) => CommandStep::Unmap(at),
+        _ => CommandStep::Word(rng.below(MAP_COUNT as u64) as u8, rng.next() as u8, rng.next()),
     }
 }
 
-fn long(rng: &mut Rng) -> Step {
+fn long(rng: &mut Rng) -> CommandStep {
     let seed = rng.next() as u8;
     match rng.below(4) {
-        0 => Step::Put(slot(rng), 2000 + rng.below(22_000) as u32, seed),
-        1 => Step::Patch(slot(rng), rng.next() as u8, 1 + rng.below(9000) as u32, seed),
-        2 if rng.one_in(3) => Step::Zeroed(slot(rng), 1 + rng.below(12_000) as u32),
+        0 => CommandStep::Put(slot(rng), 2000 + rng.below(22_000) as u32, seed),
+        1 => CommandStep::Patch(slot(rng), rng.next() as u8, 1 + rng.below(9000) as u32, seed),
+        2 if rng.one_in(3) => CommandStep::Zeroed(slot(rng), 1 + rng.below(12_000) as u32),
         _ => small(rng),
     }
 }
 
-fn variable(rng: &mut Rng) -> Step {
+fn variable(rng: &mut Rng) -> CommandStep {
     // Mostly the same few, and some variables on every page.
     let at = if rng.one_in(2) { rng.below(8) } else { rng.below(VARIABLE_COUNT as u64) };
-    if rng.one_in(4) { small(rng) } else { Step::Variable(at as u16, rng.next()) }
+    if rng.one_in(4) { small(rng) } else { CommandStep::Variable(at as u16, rng.next()) }
 }
 
-fn command(rng: &mut Rng, most: u64, step: impl Fn(&mut Rng) -> Step) -> DurableCommand {
+fn command(rng: &mut Rng, most: u64, step: impl Fn(&mut Rng) -> CommandStep) -> DurableCommand {
     let count = 1 + rng.below(most);
     DurableCommand((0..count).map(|_| step(rng)).collect())
 }

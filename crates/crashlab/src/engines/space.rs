@@ -3,7 +3,7 @@
 
 use crate::engines::subject::{Promised, Subject};
 use crate::rng::Rng;
-use mangrove_pool::{Range, Region};
+use mangrove_pool::{ByteRange, Region};
 use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
@@ -59,8 +59,8 @@ pub(crate) struct SpaceSubject<const INTERVAL: bool> {
     provided: BTreeSet<u64>,
 }
 
-fn range_of(part: u64) -> Range {
-    Range { offset: PAGE + part * PART_BYTES, len: PART_BYTES }
+fn range_of(part: u64) -> ByteRange {
+    ByteRange { offset: PAGE + part * PART_BYTES, len: PART_BYTES }
 }
 
 /// Where pieces of a part begin, from its beginning: in both of its pages, and in the middle of sectors.
@@ -96,7 +96,7 @@ impl<const INTERVAL: bool> Subject for SpaceSubject<INTERVAL> {
     const REGION_BYTES: u64 = 64 << 10;
 
     fn create(region: Region) -> Result<Self, String> {
-        region.provide(Range { offset: 0, len: PAGE }).map_err(text)?;
+        region.provide(ByteRange { offset: 0, len: PAGE }).map_err(text)?;
         region.store(0, MAGIC, Ordering::Release);
         region.flush(0, 8);
         region.sync().map_err(text)?;
@@ -127,7 +127,7 @@ impl<const INTERVAL: bool> Subject for SpaceSubject<INTERVAL> {
                     let offset = range_of(part).offset + at;
                     // SAFETY: inside the region; the simulator runs one operation at a time.
                     unsafe { base.add(offset as usize).write_bytes(seed, PIECE_BYTES as usize) };
-                    ranges.push(Range { offset, len: PIECE_BYTES });
+                    ranges.push(ByteRange { offset, len: PIECE_BYTES });
                 }
                 self.region.flush_unit(&ranges).map_err(text)?;
             }

@@ -1,7 +1,7 @@
 //! Reading hostile logs. The fuzzer chooses the bytes; the target may correct the checksums, so that parsing gets
 //! past them.
 
-use super::victims::{Victim, try_open, victims};
+use super::victims::{FuzzVictim, try_open, victims};
 use crate::machine::disk::DiskTree;
 use crate::quiet::quietly;
 use arbitrary::{Arbitrary, Unstructured};
@@ -64,7 +64,7 @@ pub fn log_parsing(data: &[u8]) -> Result<(), String> {
     quietly(|| try_open(tree, victim, false)).map(drop).map_err(|e| format!("{input:?}: {e}"))
 }
 
-fn file<'a>(tree: &'a mut DiskTree, victim: &Victim, name: &str) -> Option<&'a mut Vec<u8>> {
+fn file<'a>(tree: &'a mut DiskTree, victim: &FuzzVictim, name: &str) -> Option<&'a mut Vec<u8>> {
     let (_, number) = victim.files().into_iter().find(|(n, _)| n == name)?;
     tree.files.get_mut(&number).filter(|data| !data.is_empty())
 }
@@ -94,7 +94,7 @@ fn put_group(log: &mut [u8], at: usize, group: &Group) {
 }
 
 /// Corrects the checksums of the superblock's copies and of all groups of the log.
-pub(super) fn reseal(tree: &mut DiskTree, victim: &Victim) {
+pub(super) fn reseal(tree: &mut DiskTree, victim: &FuzzVictim) {
     let mut uuid = [0; 16];
     if let Some(pool) = file(tree, victim, "pool") {
         for copy in pool.chunks_exact_mut(COPY_BYTES) {

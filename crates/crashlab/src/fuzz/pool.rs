@@ -3,7 +3,7 @@
 //! After a few flipped bits (CRC32C always detects up to three in a page) opening must fail, or every answer must
 //! be right. After arbitrary changes opening must fail, or the map must be usable without a panic.
 
-use super::victims::{Victim, try_open, victims};
+use super::victims::{FuzzVictim, try_open, victims};
 use crate::engines::map::MapSubject;
 use crate::engines::subject::Subject;
 use crate::machine::medium::{RecordingMedium, SimulatedMemory};
@@ -36,7 +36,7 @@ enum Attack {
     Region { victim: u8, edits: Vec<Edit> },
 }
 
-fn nth(victim: u8) -> &'static Victim {
+fn nth(victim: u8) -> &'static FuzzVictim {
     let all = victims();
     &all[victim as usize % all.len()]
 }
@@ -116,7 +116,7 @@ pub fn pool_opening(data: &[u8]) -> Result<(), String> {
     answer.map_err(|e| format!("{attack:?}: {e}"))
 }
 
-fn flips(victim: &Victim, bits: &[u32; 3], count: u8, file: u8) -> Result<(), String> {
+fn flips(victim: &FuzzVictim, bits: &[u32; 3], count: u8, file: u8) -> Result<(), String> {
     let mut tree = victim.tree.clone();
     let files = victim.files();
     let (_, number) = files[file as usize % files.len()].clone();
@@ -129,7 +129,7 @@ fn flips(victim: &Victim, bits: &[u32; 3], count: u8, file: u8) -> Result<(), St
     try_open(tree, victim, true).map(drop)
 }
 
-fn hostile_files(victim: &Victim, edits: &[Edit], reseal: bool) -> Result<(), String> {
+fn hostile_files(victim: &FuzzVictim, edits: &[Edit], reseal: bool) -> Result<(), String> {
     let mut tree = victim.tree.clone();
     {
         let mut files: Vec<&mut Vec<u8>> = tree.files.values_mut().collect();
@@ -143,7 +143,7 @@ fn hostile_files(victim: &Victim, edits: &[Edit], reseal: bool) -> Result<(), St
     try_open(tree, victim, false).map(drop)
 }
 
-fn hostile_region(victim: &Victim, edits: &[Edit]) -> Result<(), String> {
+fn hostile_region(victim: &FuzzVictim, edits: &[Edit]) -> Result<(), String> {
     let image = victim.files().into_iter().find(|(name, _)| name == "image").map(|(_, n)| n);
     let mut bytes = image.and_then(|n| victim.tree.files.get(&n).cloned()).unwrap_or_default();
     bytes.resize(<MapSubject<false>>::REGION_BYTES as usize, 0);

@@ -16,7 +16,7 @@ pub(super) const POOL: &str = "/pool";
 const LOG_BYTES: u64 = 64 << 10;
 
 /// A pool as it lies on a disk, and every state that its history went through.
-pub(super) struct Victim {
+pub(super) struct FuzzVictim {
     pub(super) tree: DiskTree,
     pub(super) states: Vec<MapModel>,
     /// Closed in order: then the map must notice every damage.
@@ -35,15 +35,15 @@ pub(super) fn options(disk: &Disk) -> PoolOptions {
 }
 
 /// The pools: closed and crashed, of several workloads. Built on first use.
-pub(super) fn victims() -> &'static [Victim] {
-    static VICTIMS: OnceLock<Vec<Victim>> = OnceLock::new();
+pub(super) fn victims() -> &'static [FuzzVictim] {
+    static VICTIMS: OnceLock<Vec<FuzzVictim>> = OnceLock::new();
     VICTIMS.get_or_init(|| {
         let scenarios = ["everything", "update across classes", "extents", "batch"];
         scenarios.into_iter().flat_map(|s| [make(s, true), make(s, false)]).collect()
     })
 }
 
-fn make(scenario: &str, clean: bool) -> Victim {
+fn make(scenario: &str, clean: bool) -> FuzzVictim {
     let mut tree = DiskTree::default();
     tree.folders.insert("/".into(), Default::default());
     let disk = Disk::new(tree, Arc::new(Sites::new()));
@@ -63,10 +63,10 @@ fn make(scenario: &str, clean: bool) -> Victim {
     } else {
         drop(pool);
     }
-    Victim { tree: disk.tree(), states, clean }
+    FuzzVictim { tree: disk.tree(), states, clean }
 }
 
-impl Victim {
+impl FuzzVictim {
     /// The numbers of the pool's files by name.
     pub(super) fn files(&self) -> Vec<(String, u64)> {
         let names = self.tree.folders.get(Path::new(POOL));
@@ -82,7 +82,7 @@ impl Victim {
 ///
 /// # Errors
 /// A structure that opened and then broke its own promises.
-pub(super) fn try_open(tree: DiskTree, victim: &Victim, strict: bool) -> Result<Option<()>, String> {
+pub(super) fn try_open(tree: DiskTree, victim: &FuzzVictim, strict: bool) -> Result<Option<()>, String> {
     let disk = Disk::new(tree, Arc::new(Sites::new()));
     let Ok(pool) = options(&disk).open(POOL) else { return Ok(None) };
     let Ok(mut map) = <MapSubject<false>>::recover(pool.region().clone()) else { return Ok(None) };

@@ -1,6 +1,6 @@
 //! A position in a trace of cache-line events: knows at each event what a crash could leave.
 
-use crate::machine::lines::{Choice, DirtyUnits};
+use crate::machine::lines::{DirtyUnits, ImageChoice};
 use crate::machine::trace::{Trace, TraceEvent};
 
 /// Bytes that become durable together.
@@ -134,15 +134,15 @@ impl TraceCursor {
 
     /// The lines of one image that differ from the durable bytes.
     #[must_use]
-    pub(crate) fn pick(&self, trace: &Trace, event: usize, choice: Choice) -> Overlay {
+    pub(crate) fn pick(&self, trace: &Trace, event: usize, choice: ImageChoice) -> Overlay {
         if self.domain == CrashDomain::Adr {
             return self.units.pick(choice);
         }
         let Some(&TraceEvent::Store { offset, len, at }) = trace.events.get(event) else { return Vec::new() };
         let count = words(offset, len).count() as u64;
         let arrived = match choice {
-            Choice::Index(n) => n.min(count),
-            Choice::Seed(seed) | Choice::Extra(seed) => seed % count,
+            ImageChoice::Index(n) => n.min(count),
+            ImageChoice::Seed(seed) | ImageChoice::Extra(seed) => seed % count,
         };
         let bytes = trace.stored(at, len);
         let mut out: Overlay = Vec::new();
@@ -247,7 +247,7 @@ mod tests {
             assert!(at.is_cut(&trace, events) || domain == CrashDomain::Adr);
             let image = |n| {
                 let mut bytes = at.durable().to_vec();
-                for (id, line) in at.pick(&trace, events, Choice::Index(n)) {
+                for (id, line) in at.pick(&trace, events, ImageChoice::Index(n)) {
                     bytes[id as usize * LINE..][..LINE].copy_from_slice(&line);
                 }
                 [bytes[0], bytes[LINE]]

@@ -10,7 +10,7 @@ use crate::machine::cursor::unit_hash;
 use crate::machine::disk::{Disk, DiskEvent, DiskNode, DiskRecord, DiskTree, Names};
 use crate::machine::filter::filtered;
 use crate::machine::interrupt::enter_machine;
-use crate::machine::lines::{Choice, DirtyUnits};
+use crate::machine::lines::{DirtyUnits, ImageChoice};
 use crate::machine::site::Sites;
 use crate::machine::trace::Mark;
 use crate::machine::world::{Machine, World};
@@ -272,14 +272,14 @@ impl FileCursor {
         DiskTree { files, folders, next_file: self.next_file, random: self.random + RANDOM_STEP }
     }
 
-    fn overlay(&self, choice: Choice) -> FileOverlay {
+    fn overlay(&self, choice: ImageChoice) -> FileOverlay {
         let mut process_only = false;
         let mut damage = None;
         let sectors;
         let mut pick: Box<dyn FnMut(u64) -> u64> = match choice {
-            Choice::Index(index) => {
+            ImageChoice::Index(index) => {
                 let count = self.units.combinations();
-                sectors = self.units.pick(Choice::Index(index % count));
+                sectors = self.units.pick(ImageChoice::Index(index % count));
                 let mut rest = index / count;
                 Box::new(move |n| {
                     let at = rest % n;
@@ -287,13 +287,13 @@ impl FileCursor {
                     at
                 })
             }
-            Choice::Extra(seed) if seed % 2 == 0 => {
+            ImageChoice::Extra(seed) if seed % 2 == 0 => {
                 process_only = true;
                 sectors = self.units.latest();
                 Box::new(|n| n - 1)
             }
-            Choice::Seed(seed) | Choice::Extra(seed) => {
-                if matches!(choice, Choice::Extra(_)) {
+            ImageChoice::Seed(seed) | ImageChoice::Extra(seed) => {
+                if matches!(choice, ImageChoice::Extra(_)) {
                     damage = Some(seed >> 1);
                 }
                 sectors = self.units.pick(choice);
@@ -381,9 +381,9 @@ impl World for FileWorld {
         lengths.chain(folders).fold(at.units.combinations(), u64::saturating_mul)
     }
 
-    fn pick(at: &FileCursor, recording: &FileRecording, event: usize, choice: Choice) -> FileOverlay {
+    fn pick(at: &FileCursor, recording: &FileRecording, event: usize, choice: ImageChoice) -> FileOverlay {
         let mut overlay = at.overlay(choice);
-        if matches!(choice, Choice::Extra(seed) if seed % 4 == 0) {
+        if matches!(choice, ImageChoice::Extra(seed) if seed % 4 == 0) {
             overlay.forgotten = match recording.record.events.get(event) {
                 Some(DiskEvent::Sync { file }) => Some(file << FILE_SHIFT..(file + 1) << FILE_SHIFT),
                 Some(DiskEvent::Durable { file, offset, len }) => {

@@ -1,7 +1,7 @@
 //! A region over any medium that can suppress the calls of its engine.
 
 use crate::machine::site::{SiteKind, Sites};
-use mangrove_pool::{Capabilities, Error, Lsn, MediumOps, Range, Region, Result, Site};
+use mangrove_pool::{ByteRange, Capabilities, Error, Lsn, MediumOps, Region, Result, Site};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ impl MediumOps for Filter {
         }
     }
 
-    unsafe fn flush_unit(&self, base: *const u8, ranges: &[Range], site: Site) -> Result<Lsn> {
+    unsafe fn flush_unit(&self, base: *const u8, ranges: &[ByteRange], site: Site) -> Result<Lsn> {
         if self.sites.suppressed(SiteKind::Flush, site) {
             return Ok(self.appended());
         }
@@ -69,11 +69,11 @@ impl MediumOps for Filter {
         self.inner.medium().grow(bytes)
     }
 
-    fn provide(&self, range: Range) -> Result<()> {
+    fn provide(&self, range: ByteRange) -> Result<()> {
         self.inner.medium().provide(range)
     }
 
-    unsafe fn give_back(&self, range: Range, site: Site) -> Result<bool> {
+    unsafe fn give_back(&self, range: ByteRange, site: Site) -> Result<bool> {
         if self.sites.suppressed(SiteKind::GiveBack, site) {
             // SAFETY: inside the region, and the caller needs nothing that is there.
             unsafe { self.inner.base().add(range.offset as usize).write_bytes(0, range.len as usize) };
@@ -83,13 +83,13 @@ impl MediumOps for Filter {
         unsafe { self.inner.medium().give_back(range, site) }
     }
 
-    unsafe fn release(&self, range: Range, site: Site) -> Result<bool> {
+    unsafe fn release(&self, range: ByteRange, site: Site) -> Result<bool> {
         // No site that can be suppressed: what lies there does not matter, so nothing but the space would be missed.
         // SAFETY: the caller's promise, passed on.
         unsafe { self.inner.medium().release(range, site) }
     }
 
-    fn without_space(&self) -> Vec<Range> {
+    fn without_space(&self) -> Vec<ByteRange> {
         self.inner.medium().without_space()
     }
 

@@ -26,7 +26,7 @@ struct DirtyUnit<const N: usize> {
 
 /// How a crash image is chosen among those that a crash point allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Choice {
+pub enum ImageChoice {
     /// The n-th of all combinations.
     Index(u64),
     /// A sample, in which a store of several words may have arrived in part.
@@ -120,10 +120,10 @@ impl<const N: usize> DirtyUnits<N> {
 
     /// The units of one image that differ from the durable state.
     #[must_use]
-    pub(crate) fn pick(&self, choice: Choice) -> Vec<(u64, [u8; N])> {
+    pub(crate) fn pick(&self, choice: ImageChoice) -> Vec<(u64, [u8; N])> {
         match choice {
-            Choice::Index(index) => self.pick_index(index),
-            Choice::Seed(seed) | Choice::Extra(seed) => self.pick_seed(&mut Rng::new(seed)),
+            ImageChoice::Index(index) => self.pick_index(index),
+            ImageChoice::Seed(seed) | ImageChoice::Extra(seed) => self.pick_seed(&mut Rng::new(seed)),
         }
     }
 

@@ -6,7 +6,7 @@
 
 use crate::machine::site::{SiteKind, Sites};
 use crate::machine::trace::{Mark, Trace, TraceEvent};
-use mangrove_pool::{Lsn, MediumOps, Observers, Range, Region, Result, Site, StoreObserver};
+use mangrove_pool::{ByteRange, Lsn, MediumOps, Observers, Region, Result, Site, StoreObserver};
 use mangrove_sys::{MapKind, Reservation};
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, OwnedFd};
@@ -209,7 +209,7 @@ impl MediumOps for RecordingMedium {
 
 impl RecordingMedium {
     /// Records stores, which `append` adds to the trace.
-    fn record(&self, parts: &[Range], site: Site, append: impl FnOnce(&mut Trace)) {
+    fn record(&self, parts: &[ByteRange], site: Site, append: impl FnOnce(&mut Trace)) {
         let mut guard = self.lock();
         let recorder = &mut *guard;
         for part in parts {
@@ -230,14 +230,14 @@ impl RecordingMedium {
 
 impl StoreObserver for RecordingMedium {
     fn stored(&self, offset: u64, len: usize, site: Site) {
-        self.record(&[Range { offset, len: len as u64 }], site, |trace| {
+        self.record(&[ByteRange { offset, len: len as u64 }], site, |trace| {
             if len > 0 {
                 trace.store(offset, self.memory.stored(offset, len));
             }
         });
     }
 
-    fn stored_in_one_step(&self, parts: &[Range], site: Site) {
+    fn stored_in_one_step(&self, parts: &[ByteRange], site: Site) {
         self.record(parts, site, |trace| {
             trace.step(
                 parts.iter().map(|part| (part.offset, self.memory.stored(part.offset, part.len as usize))),

@@ -2,7 +2,7 @@
 
 use crate::machine::cursor::{CrashDomain, LINE, Overlay, TraceCursor};
 use crate::machine::interrupt::enter_machine;
-use crate::machine::lines::Choice;
+use crate::machine::lines::ImageChoice;
 use crate::machine::medium::{RecordingMedium, SimulatedMemory};
 use crate::machine::site::Sites;
 use crate::machine::trace::{Mark, Trace, TraceEvent};
@@ -176,7 +176,7 @@ impl World for StoreWorld {
         at.cursor.combinations(&recording.trace, event)
     }
 
-    fn pick(at: &StoreCursor, recording: &StoreRecording, event: usize, choice: Choice) -> Overlay {
+    fn pick(at: &StoreCursor, recording: &StoreRecording, event: usize, choice: ImageChoice) -> Overlay {
         at.cursor.pick(&recording.trace, event, choice)
     }
 

@@ -1,6 +1,6 @@
 //! What a sweep needs from a fault model: it runs a program, and yields the images of its crashes.
 
-use crate::machine::lines::Choice;
+use crate::machine::lines::ImageChoice;
 use crate::machine::site::Sites;
 use crate::machine::trace::Mark;
 use mangrove_pool::Region;
@@ -75,10 +75,10 @@ pub trait World {
         cursor: &Self::Cursor,
         recording: &Self::Recording,
         event: usize,
-        choice: Choice,
+        choice: ImageChoice,
     ) -> Self::Overlay;
 
-    /// True when this world knows faults beyond a plain crash ([`Choice::Extra`]).
+    /// True when this world knows faults beyond a plain crash ([`ImageChoice::Extra`]).
     const HAS_EXTRAS: bool = false;
 
     /// True when the image is damaged, not just crashed: the engine may refuse it, but must not answer wrongly. (A

@@ -16,7 +16,7 @@ use crate::machine::file_world::{FilePlan, FileWorld};
 use crate::machine::site::{SiteKey, SiteKind, Sites};
 use crate::machine::store_world::StoreWorld;
 use crate::machine::world::World;
-use crate::search::sweep::{Limits, Sweep, Tally, Violation, Watch};
+use crate::search::sweep::{Limits, Sweep, SweepWatch, Tally, Violation};
 use crate::search::token::Token;
 use mangrove_durable::lab;
 use std::collections::BTreeMap;
@@ -151,7 +151,7 @@ pub struct Campaign {
     /// Which call sites are reached, and which one is suppressed.
     pub sites: Arc<Sites>,
     /// Tells a watchdog what is being judged.
-    pub watch: Watch,
+    pub watch: SweepWatch,
 }
 
 impl Campaign {
@@ -166,7 +166,7 @@ impl Campaign {
             runs_max: u64::MAX,
             form: None,
             sites: Arc::new(Sites::new()),
-            watch: Watch::default(),
+            watch: SweepWatch::default(),
         }
     }
 

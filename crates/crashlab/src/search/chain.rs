@@ -2,7 +2,7 @@
 //! history; a chain follows one history through many crashes.
 
 use crate::engines::subject::Subject;
-use crate::machine::lines::Choice;
+use crate::machine::lines::ImageChoice;
 use crate::machine::site::Sites;
 use crate::machine::trace::Promise;
 use crate::machine::world::World;
@@ -67,6 +67,6 @@ fn crash<W: World>(
         W::step(&mut at, recording, event);
         event += 1;
     }
-    let overlay = W::pick(&at, recording, event, Choice::Seed(rng.next()));
+    let overlay = W::pick(&at, recording, event, ImageChoice::Seed(rng.next()));
     (at, overlay, promise)
 }

@@ -5,7 +5,7 @@
 
 use crate::engines::subject::Subject;
 use crate::machine::cursor::CrashDomain;
-use crate::machine::lines::Choice;
+use crate::machine::lines::ImageChoice;
 use crate::machine::site::Sites;
 use crate::machine::trace::Promise;
 use crate::machine::world::World;
@@ -83,9 +83,9 @@ pub struct Violation {
 
 /// What is being judged now, for a watchdog.
 #[derive(Clone, Default)]
-pub struct Watch(Arc<Mutex<Option<(Token, Instant)>>>);
+pub struct SweepWatch(Arc<Mutex<Option<(Token, Instant)>>>);
 
-impl Watch {
+impl SweepWatch {
     fn set(&self, token: Token) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((token, Instant::now()));
     }
@@ -110,7 +110,7 @@ pub struct Sweep<W: World> {
     sites: Arc<Sites>,
     /// One machine for the runs, one for first recoveries, one for second ones.
     machines: [W; 3],
-    watch: Watch,
+    watch: SweepWatch,
 }
 
 /// The recording of a recovery, and what it promised.
@@ -129,12 +129,12 @@ impl<W: World> Sweep<W> {
         machine: impl Fn() -> W,
     ) -> Self {
         let machines = [machine(), machine(), machine()];
-        Self { domain, seed, limits, sites, machines, watch: Watch::default() }
+        Self { domain, seed, limits, sites, machines, watch: SweepWatch::default() }
     }
 
     /// Tells `watch` what is being judged.
     #[must_use]
-    pub fn watched_by(mut self, watch: Watch) -> Self {
+    pub fn watched_by(mut self, watch: SweepWatch) -> Self {
         self.watch = watch;
         self
     }
@@ -170,9 +170,9 @@ impl<W: World> Sweep<W> {
                 };
                 for n in 0..count.min(self.limits.cut_images) + extra {
                     let choice = match n {
-                        n if n >= count.min(self.limits.cut_images) => Choice::Extra(rng.next()),
-                        n if exhaustive => Choice::Index(n),
-                        _ => Choice::Seed(rng.next()),
+                        n if n >= count.min(self.limits.cut_images) => ImageChoice::Extra(rng.next()),
+                        n if exhaustive => ImageChoice::Index(n),
+                        _ => ImageChoice::Seed(rng.next()),
                     };
                     let crash = Crash { cut: event as u64, choice };
                     let overlay = W::pick(&at, &recording, event, choice);
@@ -272,7 +272,7 @@ impl<W: World> Sweep<W> {
         for event in 0..=count as usize {
             while cuts.peek().is_some_and(|c| *c <= event as u64) && W::is_cut(&at, recording, event) {
                 cuts.next();
-                let crash = Crash { cut: event as u64, choice: Choice::Seed(rng.next()) };
+                let crash = Crash { cut: event as u64, choice: ImageChoice::Seed(rng.next()) };
                 let overlay = W::pick(&at, recording, event, crash.choice);
                 let identity = W::identity(&at, &overlay);
                 if !note(tally, identity, W::fault(&overlay), promise, scenario::<S>(run).1) {
@@ -377,8 +377,8 @@ fn scenario<S: Subject>(run: u64) -> (u32, &'static str) {
 
 fn image_seed(seed: u64, run: u64, crash: Crash) -> u64 {
     let n = match crash.choice {
-        Choice::Index(n) => n << 1,
-        Choice::Seed(n) | Choice::Extra(n) => n << 1 | 1,
+        ImageChoice::Index(n) => n << 1,
+        ImageChoice::Seed(n) | ImageChoice::Extra(n) => n << 1 | 1,
     };
     mix(mix(seed, run), mix(crash.cut, n))
 }

@@ -4,7 +4,7 @@
 //! comes, and the n-th (`i`), seeded (`s`) or extraordinary (`x`) choice among its images.
 
 use crate::machine::cursor::CrashDomain;
-use crate::machine::lines::Choice;
+use crate::machine::lines::ImageChoice;
 use std::fmt;
 use std::str::FromStr;
 
@@ -14,7 +14,7 @@ pub struct Crash {
     /// The event before which the crash comes.
     pub cut: u64,
     /// The image.
-    pub choice: Choice,
+    pub choice: ImageChoice,
 }
 
 /// Names a crash image.
@@ -37,9 +37,9 @@ impl fmt::Display for Token {
         write!(f, "{}:{}:{}:{}", self.engine, self.domain.name(), self.seed, self.run)?;
         for crash in &self.crashes {
             match crash.choice {
-                Choice::Index(n) => write!(f, ":{}i{n}", crash.cut)?,
-                Choice::Seed(n) => write!(f, ":{}s{n}", crash.cut)?,
-                Choice::Extra(n) => write!(f, ":{}x{n}", crash.cut)?,
+                ImageChoice::Index(n) => write!(f, ":{}i{n}", crash.cut)?,
+                ImageChoice::Seed(n) => write!(f, ":{}s{n}", crash.cut)?,
+                ImageChoice::Extra(n) => write!(f, ":{}x{n}", crash.cut)?,
             }
         }
         Ok(())
@@ -61,9 +61,9 @@ impl FromStr for Token {
             let at = part.find(['i', 's', 'x']).ok_or_else(bad)?;
             let n = number(&part[at + 1..])?;
             let choice = match part.as_bytes()[at] {
-                b'i' => Choice::Index(n),
-                b's' => Choice::Seed(n),
-                _ => Choice::Extra(n),
+                b'i' => ImageChoice::Index(n),
+                b's' => ImageChoice::Seed(n),
+                _ => ImageChoice::Extra(n),
             };
             crashes.push(Crash { cut: number(&part[..at])?, choice });
         }

@@ -38,7 +38,7 @@
 //! A value that a check found has been *read*, so it must survive the next crash as well: it becomes the state from
 //! which the next round is judged.
 
-use super::linear::{Access, Unexplained, What, explain};
+use super::linear::{KeyOperation, Unexplained, What, explain};
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
@@ -327,10 +327,10 @@ impl History {
             let readings = self.readings.get(key).map_or(&[][..], Vec::as_slice);
             let mut numbers = Numbers::default();
             let first = numbers.of(self.base.get(key));
-            let mut accesses: Vec<Access> = Vec::new();
+            let mut accesses: Vec<KeyOperation> = Vec::new();
             for operation in operations {
                 let id = (!operation.deletes).then_some(&operation.id);
-                accesses.push(Access {
+                accesses.push(KeyOperation {
                     begin: operation.began,
                     end: operation.acknowledged,
                     what: What::Write(numbers.of(id)),
@@ -338,7 +338,7 @@ impl History {
             }
             let answered = readings.iter().filter_map(|r| Some((r, r.answered.as_ref()?)));
             for (reading, (at, read)) in answered.clone() {
-                accesses.push(Access {
+                accesses.push(KeyOperation {
                     begin: reading.began,
                     end: Some(*at),
                     what: What::Read(numbers.of(read.as_ref())),

@@ -16,7 +16,7 @@ pub type Value = u32;
 
 /// An operation on one key.
 #[derive(Clone, Debug)]
-pub struct Access {
+pub struct KeyOperation {
     /// The instant before the call.
     pub begin: u64,
     /// The instant after the return; `None`: the crash came first.
@@ -56,7 +56,7 @@ const PLACES: usize = 64;
 ///
 /// # Panics
 /// With more than 64 operations at a time.
-pub fn explain(first: Value, accesses: &[Access], found: Value) -> Result<(), Unexplained> {
+pub fn explain(first: Value, accesses: &[KeyOperation], found: Value) -> Result<(), Unexplained> {
     let mut instants: Vec<(u64, bool, usize)> = Vec::new();
     for (n, access) in accesses.iter().enumerate() {
         instants.push((access.begin, false, n));
@@ -88,7 +88,7 @@ pub fn explain(first: Value, accesses: &[Access], found: Value) -> Result<(), Un
 /// What the configurations can become by effects of running operations: all of it, or, if `bit` must have had its
 /// effect, the configurations in which it came last.
 fn reach(
-    accesses: &[Access],
+    accesses: &[KeyOperation],
     open: &[Option<usize>; PLACES],
     all: &HashSet<Configuration>,
     bit: Option<u64>,
@@ -125,8 +125,8 @@ mod tests {
     use super::*;
 
     /// Begin, end (0: the crash came first), and what.
-    fn accesses(list: &[(u64, u64, What)]) -> Vec<Access> {
-        let access = |&(begin, end, what)| Access { begin, end: (end > 0).then_some(end), what };
+    fn accesses(list: &[(u64, u64, What)]) -> Vec<KeyOperation> {
+        let access = |&(begin, end, what)| KeyOperation { begin, end: (end > 0).then_some(end), what };
         list.iter().map(access).collect()
     }
 

@@ -2,7 +2,7 @@
 //! that opens, and a new load can be made there.
 
 use mangrove_crashlab::{Disk, DiskEvent, DiskNode, DiskRecord, DiskTree, Rng, SiteKey, SiteKind, Sites};
-use mangrove_pool::{AddressChoice, Create, Medium, PoolOptions, Range};
+use mangrove_pool::{AddressChoice, ByteRange, Create, Medium, PoolOptions};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -47,7 +47,7 @@ fn load(sites: Arc<Sites>) -> DiskRecord {
         region.flush(at, CHUNK);
         if chunk % 30 == 29 {
             // SAFETY: no other thread stores, and everything was flushed.
-            unsafe { region.page_out(Range { offset: 0, len: at }) }.unwrap();
+            unsafe { region.page_out(ByteRange { offset: 0, len: at }) }.unwrap();
         }
     }
     pool.set_made().unwrap();

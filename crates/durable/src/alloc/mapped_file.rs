@@ -15,7 +15,7 @@ pub(super) struct MappedFile {
 
 /// What the file is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Purpose {
+pub(super) enum FilePurpose {
     /// No file that can be mapped, or no open file.
     None,
     /// A library that libc loads for itself.
@@ -31,7 +31,7 @@ pub(super) enum Purpose {
 }
 
 impl MappedFile {
-    pub(super) fn purpose(&self) -> Purpose {
+    pub(super) fn purpose(&self) -> FilePurpose {
         let mut link = [0u8; 32];
         let mut path = [0u8; libc::PATH_MAX as usize];
         if write!(&mut link[..31], "/proc/self/fd/{}", self.fd).is_ok() {
@@ -39,16 +39,16 @@ impl MappedFile {
             let len = unsafe { libc::readlink(link.as_ptr().cast(), path.as_mut_ptr().cast(), path.len()) };
             let path = usize::try_from(len).ok().and_then(|len| std::str::from_utf8(&path[..len]).ok());
             match path {
-                Some(path) if is_libcs_data(path) => return Purpose::LibcsData,
-                Some(path) if is_libcs_own(path) => return Purpose::LibcsLibrary,
-                Some("/dev/zero") => return Purpose::Zero,
+                Some(path) if is_libcs_data(path) => return FilePurpose::LibcsData,
+                Some(path) if is_libcs_own(path) => return FilePurpose::LibcsLibrary,
+                Some("/dev/zero") => return FilePurpose::Zero,
                 _ => {}
             }
         }
         match self.stat().map(|stat| stat.st_mode & libc::S_IFMT) {
-            Some(libc::S_IFREG) => Purpose::Content,
-            Some(libc::S_IFCHR | libc::S_IFBLK) => Purpose::Device,
-            _ => Purpose::None,
+            Some(libc::S_IFREG) => FilePurpose::Content,
+            Some(libc::S_IFCHR | libc::S_IFBLK) => FilePurpose::Device,
+            _ => FilePurpose::None,
         }
     }
 
@@ -106,7 +106,7 @@ mod tests {
     use std::fs::File;
     use std::os::fd::AsRawFd;
 
-    fn purpose(file: &File) -> Purpose {
+    fn purpose(file: &File) -> FilePurpose {
         MappedFile { fd: file.as_raw_fd(), offset: 0 }.purpose()
     }
 
@@ -114,23 +114,23 @@ mod tests {
     fn libcs_files_are_known_by_their_names_and_others_by_their_kind() {
         let folder = tempfile::tempdir().unwrap();
         for (name, expected) in [
-            ("locale/locale-archive", Purpose::LibcsData),
-            ("locale/de/LC_CTYPE", Purpose::LibcsData),
-            ("locale/de/LC_MESSAGES/program.mo", Purpose::LibcsData),
-            ("gconv/gconv-modules.cache", Purpose::LibcsData),
-            ("gconv/ISO8859-15.so", Purpose::LibcsLibrary),
-            ("lib/libnss_dns.so.2", Purpose::LibcsLibrary),
-            ("locale/data", Purpose::Content),
-            ("lib/libz.so.1", Purpose::Content),
+            ("locale/locale-archive", FilePurpose::LibcsData),
+            ("locale/de/LC_CTYPE", FilePurpose::LibcsData),
+            ("locale/de/LC_MESSAGES/program.mo", FilePurpose::LibcsData),
+            ("gconv/gconv-modules.cache", FilePurpose::LibcsData),
+            ("gconv/ISO8859-15.so", FilePurpose::LibcsLibrary),
+            ("lib/libnss_dns.so.2", FilePurpose::LibcsLibrary),
+            ("locale/data", FilePurpose::Content),
+            ("lib/libz.so.1", FilePurpose::Content),
         ] {
             let path = folder.path().join(name);
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
             assert_eq!(purpose(&File::create(&path).unwrap()), expected, "{name}");
         }
-        assert_eq!(purpose(&File::open("/dev/zero").unwrap()), Purpose::Zero);
-        assert_eq!(purpose(&File::open("/dev/null").unwrap()), Purpose::Device);
-        assert_eq!(purpose(&File::open("/").unwrap()), Purpose::None);
-        assert_eq!(MappedFile { fd: -1, offset: 0 }.purpose(), Purpose::None);
+        assert_eq!(purpose(&File::open("/dev/zero").unwrap()), FilePurpose::Zero);
+        assert_eq!(purpose(&File::open("/dev/null").unwrap()), FilePurpose::Device);
+        assert_eq!(purpose(&File::open("/").unwrap()), FilePurpose::None);
+        assert_eq!(MappedFile { fd: -1, offset: 0 }.purpose(), FilePurpose::None);
     }
 
     #[test]

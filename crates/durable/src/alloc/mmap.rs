@@ -6,7 +6,7 @@
 //!    what the command asked for (MAP_DROPPABLE).
 //! 2. Pages of the region are changed by the arena alone: no other mapping ever takes their place.
 
-use crate::alloc::mapped_file::{MappedFile, Purpose};
+use crate::alloc::mapped_file::{FilePurpose, MappedFile};
 use crate::alloc::reports::Reports;
 use crate::alloc::split_allocation;
 use mangrove_arena::{MapError, PAGE_BYTES, Writes};
@@ -230,24 +230,26 @@ impl Wish {
     fn file<W: Writes>(&self, file: &MappedFile, at: &Containment, writes: &mut W) -> Decision {
         let purpose = file.purpose();
         match purpose {
-            Purpose::LibcsLibrary if *at == Containment::Outside => {
+            FilePurpose::LibcsLibrary if *at == Containment::Outside => {
                 if self.is_fixed() {
                     let end = self.address.wrapping_add(self.len).next_multiple_of(PAGE_BYTES);
                     LIBCS_END.store(end, Ordering::Relaxed);
                 }
                 return Decision::Native;
             }
-            Purpose::LibcsData if *at == Containment::Outside && self.protection & libc::PROT_WRITE == 0 => {
+            FilePurpose::LibcsData
+                if *at == Containment::Outside && self.protection & libc::PROT_WRITE == 0 =>
+            {
                 return Decision::Native;
             }
-            Purpose::LibcsLibrary => return OVER,
+            FilePurpose::LibcsLibrary => return OVER,
             // A library: what the dynamic linker records of it would lie in the state, and the next start has not
             // loaded it.
             _ if self.is_executable() || self.has(libc::MAP_DENYWRITE) => return fail(libc::EPERM),
             // Not a file that can be mapped: the kernel has a word for it.
-            Purpose::None => return Decision::Native,
-            Purpose::Device => return DEVICE,
-            Purpose::Zero | Purpose::Content | Purpose::LibcsData => {}
+            FilePurpose::None => return Decision::Native,
+            FilePurpose::Device => return DEVICE,
+            FilePurpose::Zero | FilePurpose::Content | FilePurpose::LibcsData => {}
         }
         match self.kind() {
             libc::MAP_PRIVATE => {}
@@ -268,7 +270,7 @@ impl Wish {
             Err(refusal) => return refusal,
         };
         let got = match purpose {
-            Purpose::Zero => Ok(0),
+            FilePurpose::Zero => Ok(0),
             // SAFETY: memory that the arena has just given for this mapping.
             _ => unsafe { file.read_to(address as *mut u8, self.len) },
         };

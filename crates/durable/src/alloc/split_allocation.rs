@@ -13,7 +13,7 @@
 use crate::alloc::reports::Reports;
 use crate::alloc::write_fence;
 use crate::image::layout::{KEY_COUNT, StateHeader, ThreadKey};
-use mangrove_arena::{ArenaView, BadFree, Heap, MovePlan, SlabSurvey, Writes};
+use mangrove_arena::{ArenaHeap, ArenaView, BadFree, MovePlan, SlabSurvey, Writes};
 use mangrove_sys::thread_mark;
 use mangrove_tracker::WriteSet;
 pub use mangrove_tracker::in_tracked_call;
@@ -30,7 +30,7 @@ struct Region {
     base: AtomicUsize,
     /// Address space reserved for it.
     len: AtomicUsize,
-    heap: AtomicPtr<Heap>,
+    heap: AtomicPtr<ArenaHeap>,
     view: AtomicPtr<ArenaView>,
     /// Blocks freed outside commands: a stack linked through their first words.
     deferred: AtomicUsize,
@@ -67,7 +67,7 @@ static HIGHEST: AtomicUsize = AtomicUsize::new(0);
 /// in a forked child.
 static INSIDE: AtomicUsize = AtomicUsize::new(0);
 /// The arena and the write set of that command; only its thread touches them.
-static HEAP: AtomicPtr<Heap> = AtomicPtr::new(std::ptr::null_mut());
+static HEAP: AtomicPtr<ArenaHeap> = AtomicPtr::new(std::ptr::null_mut());
 static WRITES: AtomicPtr<WriteSet> = AtomicPtr::new(std::ptr::null_mut());
 
 /// An entry among the open arenas; freed on drop.
@@ -79,7 +79,7 @@ pub(crate) struct Registration(&'static Region);
 /// `heap` and `view` stay where they are until the registration is dropped, and only a thread that is inside a
 /// command, or commits, uses the heap.
 pub(crate) unsafe fn register(
-    heap: *mut Heap,
+    heap: *mut ArenaHeap,
     view: *mut ArenaView,
     base: usize,
     len: usize,
@@ -184,7 +184,7 @@ impl Registration {
     }
 
     #[cold]
-    fn free_deferred(&self, heap: &mut Heap, writes: &mut Reports<'_>) {
+    fn free_deferred(&self, heap: &mut ArenaHeap, writes: &mut Reports<'_>) {
         // Acquire, with the Release in `defer`: the links are there.
         let mut next = self.0.deferred.swap(0, Ordering::Acquire);
         while next != 0 {
@@ -297,7 +297,7 @@ fn owner(address: usize) -> Option<&'static Region> {
 /// # Safety
 /// `is_inside()`, and no other reference from here lives.
 #[inline]
-unsafe fn mine<'a>() -> (&'a mut Heap, Reports<'a>) {
+unsafe fn mine<'a>() -> (&'a mut ArenaHeap, Reports<'a>) {
     // SAFETY: set by `enter` on this thread, valid until `leave`; the caller has the only references.
     unsafe { (&mut *HEAP.load(Ordering::Relaxed), Reports(&mut *WRITES.load(Ordering::Relaxed))) }
 }
@@ -314,7 +314,7 @@ pub(crate) fn overlaps(address: usize, len: usize) -> bool {
 ///
 /// # Panics
 /// Outside commands.
-pub(crate) fn with_heap<R>(work: impl FnOnce(&mut Heap) -> R) -> R {
+pub(crate) fn with_heap<R>(work: impl FnOnce(&mut ArenaHeap) -> R) -> R {
     assert!(is_inside(), "outside commands there is no arena");
     // SAFETY: inside, and nothing that runs here has another reference: commands' code is not running.
     work(unsafe { &mut *HEAP.load(Ordering::Relaxed) })
@@ -324,7 +324,7 @@ pub(crate) fn with_heap<R>(work: impl FnOnce(&mut Heap) -> R) -> R {
 ///
 /// # Panics
 /// Outside commands.
-pub(crate) fn with_command<R>(work: impl FnOnce(&mut Heap, &mut Reports<'_>) -> R) -> R {
+pub(crate) fn with_command<R>(work: impl FnOnce(&mut ArenaHeap, &mut Reports<'_>) -> R) -> R {
     assert!(is_inside(), "outside commands there is no arena");
     // SAFETY: inside, and nothing that runs here has another reference: commands' code is not running.
     let (heap, mut writes) = unsafe { mine() };

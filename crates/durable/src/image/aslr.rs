@@ -4,7 +4,8 @@
 //! program other addresses at each start unless its personality forbids that (ADDR_NO_RANDOMIZE), which only takes
 //! effect at exec. So the program executes itself once more, with the same arguments and environment, before it has
 //! done anything. That needs no privilege. Where a sandbox forbids it (container runtimes filter personality(2)) the
-//! program continues as it is, and its states may depend on no address that another start has elsewhere (`Moving`).
+//! program continues as it is, and its states may depend on no address that another start has elsewhere
+//! (`MovingModules`).
 //!
 //! The limit of the stack, too, moves modules between starts, since the kernel computes from it where libraries go:
 //! it is set to 8 MiB for the second start, and then put back. Another kernel may place modules differently all the
@@ -130,12 +131,12 @@ pub(crate) fn threads_came_first() -> bool {
 /// as input, as Abseil's) cannot be found: the program's own modules must not move, or the caller must know that
 /// there are none.
 #[derive(Clone, Debug)]
-pub(crate) struct Moving {
+pub(crate) struct MovingModules {
     why: String,
     is_known: bool,
 }
 
-impl Moving {
+impl MovingModules {
     /// `None` where modules lie the same at each start. `is_known`: the caller knows that the state depends on no
     /// address that moves.
     pub(crate) fn found(addresses: Addresses, is_known: bool) -> Option<Self> {

@@ -9,7 +9,7 @@
 //! arena takes no page for zero that was ever handed out.
 
 use crate::Result;
-use mangrove_arena::Heap;
+use mangrove_arena::ArenaHeap;
 use mangrove_shadow::Shadow;
 use std::ops::Range;
 
@@ -17,7 +17,7 @@ use std::ops::Range;
 const CLOSING_SHARE: u64 = 8;
 
 /// The arena's pages that hold nothing in use, in ascending order.
-fn free_parts(heap: &mut Heap) -> Vec<Range<u64>> {
+fn free_parts(heap: &mut ArenaHeap) -> Vec<Range<u64>> {
     let mut parts = Vec::new();
     heap.free_pages(|run| parts.push(run));
     parts
@@ -28,7 +28,7 @@ fn free_parts(heap: &mut Heap) -> Vec<Range<u64>> {
 ///
 /// # Errors
 /// `NoSpace`.
-pub(super) fn provide_again(shadow: &Shadow, heap: &mut Heap) -> Result<()> {
+pub(super) fn provide_again(shadow: &Shadow, heap: &mut ArenaHeap) -> Result<()> {
     if shadow.report().was_clean {
         return Ok(());
     }
@@ -42,7 +42,7 @@ pub(super) fn provide_again(shadow: &Shadow, heap: &mut Heap) -> Result<()> {
 ///
 /// # Safety
 /// No command runs, and every batch is committed.
-pub(super) unsafe fn release(shadow: &Shadow, heap: &mut Heap) -> Result<u64> {
+pub(super) unsafe fn release(shadow: &Shadow, heap: &mut ArenaHeap) -> Result<u64> {
     // Also what growing reserved, and nothing has used yet: up to an eighth of what the state once was. Such pages are
     // zero in memory and in the data file, and stay so.
     shadow.grow_to_reserved();
@@ -60,7 +60,7 @@ pub(super) unsafe fn release(shadow: &Shadow, heap: &mut Heap) -> Result<u64> {
 ///
 /// # Safety
 /// As there.
-pub(super) unsafe fn release_at_closing(shadow: &Shadow, heap: &mut Heap) -> Result<()> {
+pub(super) unsafe fn release_at_closing(shadow: &Shadow, heap: &mut ArenaHeap) -> Result<()> {
     let parts = free_parts(heap);
     let free: u64 = parts.iter().map(|part| part.end - part.start).sum();
     if free < shadow.len() / CLOSING_SHARE {

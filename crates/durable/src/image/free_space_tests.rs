@@ -3,7 +3,7 @@
 use crate::image::image::{State, StateOptions};
 use crate::image::image_tests::{ONE, alloc, command, get, options, put, root};
 use crate::runtime::backing::Backing;
-use mangrove_pool::{Fault, FaultKind, Faulty, Operation, OsStorage};
+use mangrove_pool::{Fault, FaultKind, Faulty, FaultyOperation, OsStorage};
 use mangrove_shadow::{Durability, Medium, Start};
 use mangrove_tracker::WriteSet;
 use std::os::unix::fs::MetadataExt;
@@ -212,7 +212,7 @@ fn a_full_disk_refuses_what_needs_space_again_and_nothing_else() {
     state.checkpoint().unwrap();
     let full = || Fault {
         file: Some("image".into()),
-        operations: vec![Operation::Allocate],
+        operations: vec![FaultyOperation::Allocate],
         nth: 0,
         kind: FaultKind::ErrnoForEver(libc::ENOSPC),
     };

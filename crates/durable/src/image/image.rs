@@ -17,7 +17,7 @@ use crate::alloc::split_allocation;
 use crate::alloc::split_allocation::{Registration, Retired};
 use crate::alloc::thread_keys;
 use crate::alloc::write_fence::{FenceReport, WriteFence};
-use crate::image::aslr::Moving;
+use crate::image::aslr::MovingModules;
 use crate::image::audit::Audit;
 use crate::image::free_space;
 use crate::image::gather::Gatherer;
@@ -25,11 +25,11 @@ use crate::image::layout::{ARENA_OFFSET, MAGIC, ROOT_COUNT, StateHeader, VERSION
 use crate::image::modules::{Gone, Modules, system_library_that_points_into};
 use crate::image::pointers::{points_nowhere, points_there};
 use crate::image::variables::Globals;
-use crate::runtime::backing::{Backing, Entered};
+use crate::runtime::backing::{Backing, EnterReport};
 use crate::silence::{SilencedWrites, is_left_out, is_silent};
 use crate::stat::{ImageStat, StateCounts};
 use crate::{Error, Result};
-use mangrove_arena::{ArenaSpace, ArenaStat, ArenaView, Heap, Writes};
+use mangrove_arena::{ArenaHeap, ArenaSpace, ArenaStat, ArenaView, Writes};
 use mangrove_shadow::{Shadow, Ticket};
 use mangrove_sys::{LeftMemory, ModulesWatch, Parked, park};
 use mangrove_tracker::{BLOCK_BYTES_DEFAULT, WriteSet};
@@ -56,7 +56,7 @@ pub(crate) struct StateOptions {
     /// Writes outside commands are reported.
     pub(crate) fence: Option<FenceReport>,
     /// Modules lie elsewhere at each start.
-    pub(crate) moving: Option<Moving>,
+    pub(crate) moving: Option<MovingModules>,
 }
 
 /// What opening found.
@@ -68,7 +68,7 @@ pub(crate) struct Opened {
 
 /// What a state consists of while it is opened.
 struct Found {
-    heap: Heap,
+    heap: ArenaHeap,
     modules: Modules,
     globals: Globals,
     /// See `CommitParts`.
@@ -77,7 +77,7 @@ struct Found {
 
 pub(crate) struct State {
     registration: Registration,
-    heap: Box<Heap>,
+    heap: Box<ArenaHeap>,
     view: Box<ArenaView>,
     header: *mut StateHeader,
     shadow: Arc<Shadow>,
@@ -107,7 +107,7 @@ struct CommitParts {
     /// The state's table of modules is not that of `modules`; the next `enter` replaces it.
     table_is_old: bool,
     commits: u64,
-    /// [`Heap::frees`] at the last commit.
+    /// [`ArenaHeap::frees`] at the last commit.
     frees: u64,
     /// Written by this file since the last commit, as (address, bytes).
     early: HeaderWrites,
@@ -115,7 +115,7 @@ struct CommitParts {
     ranges: Vec<(usize, usize)>,
     written: Vec<(usize, usize)>,
     audit: Audit,
-    moving: Option<Moving>,
+    moving: Option<MovingModules>,
     /// Where modules are that the next start has elsewhere: no commit takes a word that points there.
     movable: Vec<Gone>,
     /// The write set holds variables from before modules came or went.
@@ -265,7 +265,8 @@ impl State {
         early: &mut HeaderWrites,
     ) -> Result<Found> {
         let ground = Box::new(ShadowSpace(Arc::clone(shadow)));
-        let mut heap = Heap::format(ground, ARENA_OFFSET, early).map_err(|what| Error::Invalid { what })?;
+        let mut heap =
+            ArenaHeap::format(ground, ARENA_OFFSET, early).map_err(|what| Error::Invalid { what })?;
         let modules =
             if options.self_contained { Modules::none() } else { Modules::present(options.keeps_variables) };
         if let Some(moving) = &options.moving {
@@ -301,7 +302,7 @@ impl State {
             )));
         }
         let mut heap =
-            Heap::open(Box::new(ShadowSpace(Arc::clone(shadow))), ARENA_OFFSET).map_err(damaged)?;
+            ArenaHeap::open(Box::new(ShadowSpace(Arc::clone(shadow))), ARENA_OFFSET).map_err(damaged)?;
         free_space::provide_again(shadow, &mut heap)?;
         let recorded = bytes_at(&heap, head.modules, head.modules_bytes);
         let table = recorded
@@ -318,7 +319,7 @@ impl State {
             moving.check(&modules, "the state cannot be used here")?;
         }
         if let Some(what) = points_there(&heap, head, &gone).map_err(damaged)? {
-            let advice = options.moving.as_ref().map_or(String::new(), Moving::advice);
+            let advice = options.moving.as_ref().map_or(String::new(), MovingModules::advice);
             return Err(Error::Moved { what: what + &advice });
         }
         thread_keys::make_again(&head.keys).map_err(|what| Error::Moved { what })?;
@@ -356,7 +357,7 @@ impl State {
     }
 
     #[expect(clippy::mut_from_ref, reason = "one caller at a time, see SAFETY")]
-    fn heap(&self) -> &mut Heap {
+    fn heap(&self) -> &mut ArenaHeap {
         // SAFETY: only `commit` and the code before `enter` call this, one at a time, and no thread is inside a
         // command then (`Backing`). The box is reached through the same pointer that commands use.
         unsafe { &mut *(&raw const *self.heap).cast_mut() }
@@ -365,7 +366,7 @@ impl State {
 
 impl Backing for State {
     #[inline]
-    unsafe fn enter(&self, writes: *mut WriteSet) -> Result<Entered> {
+    unsafe fn enter(&self, writes: *mut WriteSet) -> Result<EnterReport> {
         self.lower_fence();
         if self.modules_changed() {
             self.look_at_modules(&mut self.parts.lock())?;
@@ -392,7 +393,7 @@ impl Backing for State {
         // SAFETY: passed on.
         unsafe { self.registration.enter(writes) };
         let watch = self.watch.as_ref().filter(|_| self.translates);
-        Ok(Entered { unloaded: watch.map_or(0, ModulesWatch::unloaded) })
+        Ok(EnterReport { unloaded: watch.map_or(0, ModulesWatch::unloaded) })
     }
 
     fn awaits_libraries(&self) -> bool {
@@ -692,7 +693,7 @@ fn full() -> Error {
 /// Puts the table of modules into the block of the last one, or into a longer one instead of that.
 fn replace_table(
     head: &mut StateHeader,
-    heap: &mut Heap,
+    heap: &mut ArenaHeap,
     modules: &Modules,
     w: &mut HeaderWrites,
 ) -> Result<()> {
@@ -714,7 +715,7 @@ fn replace_table(
 }
 
 /// The table of modules in a new block: its address and its bytes.
-fn place_table(heap: &mut Heap, table: &[u8], w: &mut HeaderWrites) -> Result<(u64, u64)> {
+fn place_table(heap: &mut ArenaHeap, table: &[u8], w: &mut HeaderWrites) -> Result<(u64, u64)> {
     let block = heap.alloc(w, table.len());
     if block.is_null() {
         return Err(full());
@@ -726,7 +727,7 @@ fn place_table(heap: &mut Heap, table: &[u8], w: &mut HeaderWrites) -> Result<(u
 }
 
 /// The first `len` bytes of the block at `address`, if it is a block in use that has as many.
-fn bytes_at(heap: &Heap, address: u64, len: u64) -> Option<&[u8]> {
+fn bytes_at(heap: &ArenaHeap, address: u64, len: u64) -> Option<&[u8]> {
     let usable = heap.usable_bytes(address as usize)?;
     if usable < len as usize {
         return None;

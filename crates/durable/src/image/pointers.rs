@@ -3,7 +3,7 @@
 use crate::image::layout::StateHeader;
 use crate::image::modules::{Gone, find_pointer};
 use crate::{Error, Result};
-use mangrove_arena::Heap;
+use mangrove_arena::ArenaHeap;
 
 /// Refuses to commit what the next start would refuse to open.
 ///
@@ -34,7 +34,7 @@ pub(super) fn points_nowhere(ranges: &[(usize, usize)], movable: &[Gone]) -> Res
 /// # Errors
 /// A message, when the arena's description is damaged.
 pub(super) fn points_there(
-    heap: &Heap,
+    heap: &ArenaHeap,
     head: &StateHeader,
     gone: &[Gone],
 ) -> std::result::Result<Option<String>, String> {

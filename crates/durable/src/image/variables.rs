@@ -13,7 +13,7 @@
 use crate::Error;
 use crate::image::layout::StateHeader;
 use crate::image::modules::Modules;
-use mangrove_arena::{Heap, PAGE_BYTES, SMALL_BYTES_MAX, Writes};
+use mangrove_arena::{ArenaHeap, PAGE_BYTES, SMALL_BYTES_MAX, Writes};
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 /// A page of variables, in the arena.
@@ -69,7 +69,7 @@ impl Globals {
     pub(crate) fn keep<W: Writes>(
         &mut self,
         header: *mut StateHeader,
-        heap: &mut Heap,
+        heap: &mut ArenaHeap,
         modules: &Modules,
         written: &[(usize, usize)],
         w: &mut W,
@@ -93,7 +93,7 @@ impl Globals {
     fn mirror<W: Writes>(
         &mut self,
         header: *mut StateHeader,
-        heap: &mut Heap,
+        heap: &mut ArenaHeap,
         modules: &Modules,
         page: usize,
         w: &mut W,
@@ -138,7 +138,7 @@ impl Globals {
     /// No other thread uses those variables now.
     pub(crate) unsafe fn restore(
         header: *const StateHeader,
-        heap: &Heap,
+        heap: &ArenaHeap,
         modules: &mut Modules,
     ) -> Result<Self, Error> {
         let damaged = |what: String| Err(Error::Damaged { what });

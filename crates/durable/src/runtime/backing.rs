@@ -8,7 +8,7 @@ use mangrove_tracker::WriteSet;
 
 /// What [`Backing::enter`] reports.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Entered {
+pub(crate) struct EnterReport {
     /// How many libraries this process ever unloaded: other code may lie where theirs lay. 0 where no tracker keeps
     /// code.
     pub(crate) unloaded: u64,
@@ -24,7 +24,7 @@ pub(crate) trait Backing: Send + Sync {
     ///
     /// # Safety
     /// `writes` stays valid until `leave`, and only this thread uses it.
-    unsafe fn enter(&self, writes: *mut WriteSet) -> Result<Entered>;
+    unsafe fn enter(&self, writes: *mut WriteSet) -> Result<EnterReport>;
 
     /// Whether the state has variables of libraries that are not loaded yet: then each read begins with
     /// [`Backing::look_for_libraries`].

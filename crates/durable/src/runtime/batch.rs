@@ -66,7 +66,7 @@ impl BatchCounters {
 }
 
 /// Executes batches, one at a time; the combiner ensures that.
-pub(crate) struct Executor {
+pub(crate) struct BatchExecutor {
     tracker: Box<dyn Tracker>,
     /// `None` while the executor ends.
     backing: Option<Box<dyn Backing>>,
@@ -85,13 +85,13 @@ pub(crate) struct Executor {
 }
 
 // SAFETY: only `execute` and the calls of an open batch touch `writes`, and their caller is alone.
-unsafe impl Sync for Executor {}
+unsafe impl Sync for BatchExecutor {}
 
 /// One tracked call runs at a time in a process, however many runtimes there are. All of them share the translated
 /// code; the number counts the libraries that had been unloaded when that code was last forgotten.
 static TRACKED: Mutex<u64> = Mutex::new(0);
 
-impl Executor {
+impl BatchExecutor {
     pub(crate) fn new(tracker: Box<dyn Tracker>, backing: Box<dyn Backing>, writes: WriteSet) -> Self {
         let last = backing.durable().0;
         let awaits_libraries = AtomicBool::new(backing.awaits_libraries());
@@ -386,7 +386,7 @@ impl Executor {
     }
 }
 
-impl Drop for Executor {
+impl Drop for BatchExecutor {
     /// As `give_up`, after half a command.
     fn drop(&mut self) {
         if self.broken.load(Ordering::Acquire)

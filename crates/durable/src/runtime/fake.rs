@@ -1,6 +1,6 @@
 //! A backing in memory that forgets, delays and fails on request: for tests of the runtime, and of servers above it.
 
-use crate::runtime::backing::{Backing, Entered};
+use crate::runtime::backing::{Backing, EnterReport};
 use crate::runtime::runtime::Runtime;
 use crate::{Error, Result};
 use mangrove_shadow::Ticket;
@@ -80,9 +80,9 @@ impl FakeBacking {
 }
 
 impl Backing for FakeBacking {
-    unsafe fn enter(&self, _: *mut WriteSet) -> Result<Entered> {
+    unsafe fn enter(&self, _: *mut WriteSet) -> Result<EnterReport> {
         assert!(!self.inside.swap(true, Ordering::SeqCst));
-        Ok(Entered::default())
+        Ok(EnterReport::default())
     }
 
     fn leave(&self) {

@@ -7,7 +7,7 @@
 //! 3. The thread has ended before the executor moves or ends.
 
 use crate::alloc::split_allocation;
-use crate::runtime::batch::Executor;
+use crate::runtime::batch::BatchExecutor;
 use crate::{Error, Result};
 use mangrove_shadow::Ticket;
 use mangrove_sys::{EventCount, open_above_standard};
@@ -41,7 +41,7 @@ pub(crate) struct Notifier {
 }
 
 /// The executor, for the thread.
-struct Executing(*const Executor);
+struct Executing(*const BatchExecutor);
 
 // SAFETY: an executor is Sync, and the thread ends before the executor does (invariant 3).
 unsafe impl Send for Executing {}
@@ -54,7 +54,7 @@ impl Notifier {
     ///
     /// # Safety
     /// The executor stays where it is until the notifier is dropped.
-    pub(crate) unsafe fn start(executor: *const Executor, gated: bool) -> Result<Self> {
+    pub(crate) unsafe fn start(executor: *const BatchExecutor, gated: bool) -> Result<Self> {
         let wanted = Arc::new(Wanted {
             descriptor: event_descriptor().map_err(|e| refused("make an eventfd", &e))?,
             ticket: AtomicU64::new(0),
@@ -106,7 +106,7 @@ impl Drop for Notifier {
 }
 
 impl Wanted {
-    fn run(&self, executor: &Executor, gated: bool) {
+    fn run(&self, executor: &BatchExecutor, gated: bool) {
         let mut told = 0;
         loop {
             let event = self.event.ticket();

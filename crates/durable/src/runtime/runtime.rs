@@ -4,7 +4,7 @@ use crate::alloc::split_allocation;
 use crate::image::image::{Opened, State};
 use crate::image::layout::ROOT_COUNT;
 use crate::runtime::backing::Backing;
-use crate::runtime::batch::{Command, Executor, Job};
+use crate::runtime::batch::{BatchExecutor, Command, Job};
 use crate::runtime::combiner::Combiner;
 use crate::runtime::notifier::Notifier;
 use crate::runtime::open_batch::{OpenBatch, another_thread, commit_first, forked, nothing_open};
@@ -32,7 +32,7 @@ pub struct Runtime {
     combiner: Combiner<Job>,
     /// Dropped before the executor, which its thread uses.
     notifier: OnceLock<Notifier>,
-    executor: Executor,
+    executor: BatchExecutor,
     batch: OpenBatch,
     /// See [`split_allocation::forks`].
     forks: usize,
@@ -52,7 +52,7 @@ unsafe impl Sync for Runtime {}
 pub type InitFn = unsafe extern "C" fn(*mut c_void) -> c_int;
 
 struct InitCall<'a> {
-    executor: &'a Executor,
+    executor: &'a BatchExecutor,
     initialise: Option<(InitFn, *mut c_void)>,
     answer: c_int,
 }
@@ -109,7 +109,7 @@ impl Runtime {
         writes: WriteSet,
         gated: bool,
     ) -> Self {
-        let executor = Executor::new(tracker, backing, writes);
+        let executor = BatchExecutor::new(tracker, backing, writes);
         Self {
             combiner: Combiner::new(),
             notifier: OnceLock::new(),

@@ -55,7 +55,7 @@ pub(crate) struct WriteRequest<J> {
 /// The thread that reads by a slot, on a cache line of its own: its mark, or 0. For the first [`OWN_FLAGS`] slots it
 /// is what a combiner looks at: the rFlag of Fig. 2.
 #[repr(align(128))]
-pub(crate) struct Reading(AtomicUsize);
+pub(crate) struct SlotReader(AtomicUsize);
 
 thread_local! {
     /// Reads that the thread is in by slots that are counted, of whichever table.
@@ -77,7 +77,7 @@ pub(crate) struct Lists<J> {
 /// The slot of one client.
 pub(crate) struct ClientSlot<J> {
     pub(crate) request: WriteRequest<J>,
-    pub(crate) reading: Reading,
+    pub(crate) reading: SlotReader,
     pub(crate) lists: Lists<J>,
     pub(crate) number: usize,
 }
@@ -93,7 +93,7 @@ impl<J> ClientSlot<J> {
                 job: UnsafeCell::new(None),
                 next: AtomicUsize::new(0),
             },
-            reading: Reading(AtomicUsize::new(0)),
+            reading: SlotReader(AtomicUsize::new(0)),
             lists: Lists { ready: UnsafeCell::new(Vec::new()), jobs: UnsafeCell::new(Vec::new()) },
             number,
         }

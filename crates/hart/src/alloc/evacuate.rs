@@ -5,7 +5,7 @@
 //! out of them, or is freed there by a writer, is set aside, too. At the end all of it becomes free again, and with
 //! that the segment, unless a batch that was being prepared had a slot of it. A writer that finds no slot ends it.
 
-use super::moving::Moving;
+use super::moving::MovingSegments;
 use super::slab::{EXTENT_TAIL, SlabAllocator};
 use crate::concurrency::writer_gate::WriterGate;
 use crate::format::size_class::Class;
@@ -114,7 +114,7 @@ impl SlabAllocator {
     }
 
     /// The segments that are being emptied.
-    pub(crate) fn moving(&self) -> MutexGuard<'_, Moving> {
+    pub(crate) fn moving(&self) -> MutexGuard<'_, MovingSegments> {
         self.moving.lock()
     }
 
@@ -127,7 +127,7 @@ impl SlabAllocator {
     }
 
     /// Sets the slot at `offset`, of a segment that is being emptied, aside: its record has moved.
-    pub(crate) fn set_aside(&self, moving: &mut Moving, offset: u64) {
+    pub(crate) fn set_aside(&self, moving: &mut MovingSegments, offset: u64) {
         let (segment, chunk, bit) = self.place_of(offset);
         *moving.aside.entry((segment, chunk)).or_default() |= bit;
     }
@@ -160,7 +160,7 @@ impl SlabAllocator {
     }
 
     /// Under the lock: a writer that needs a slot waits until all are free.
-    fn free_aside(&self, moving: &mut Moving) {
+    fn free_aside(&self, moving: &mut MovingSegments) {
         for segment in moving.segments.drain(..) {
             self.segments[segment as usize].is_moving.store(false, Ordering::Relaxed);
         }

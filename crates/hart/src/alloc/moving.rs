@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 /// The segments that are being emptied.
 #[derive(Debug, Default)]
-pub(crate) struct Moving {
+pub(crate) struct MovingSegments {
     /// Their numbers; each has `is_moving` set.
     pub(super) segments: Vec<u32>,
     /// Slots set aside, by segment and chunk.

@@ -16,7 +16,7 @@ use super::without_space::{WithoutSpace, is_blank};
 use crate::format::layout::{DIRECTORY, ROOT_HIGH_WATER, SegmentKind, Tag, encode_kind, seal};
 use crate::format::space::MapSpace;
 use crate::{Error, Options, Result};
-use mangrove_pool::{Error as MediumError, Range, fits_memory};
+use mangrove_pool::{ByteRange, Error as MediumError, fits_memory};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -288,9 +288,9 @@ impl SegmentPool {
     }
 }
 
-fn bytes_of(space: &MapSpace, segments: std::ops::Range<u32>) -> Range {
+fn bytes_of(space: &MapSpace, segments: std::ops::Range<u32>) -> ByteRange {
     let offset = space.geometry.start(segments.start);
-    Range { offset, len: space.geometry.start(segments.end) - offset }
+    ByteRange { offset, len: space.geometry.start(segments.end) - offset }
 }
 
 /// Asks for space for `count` more segments, and for the part of the directory that they are the first to use.
@@ -298,7 +298,7 @@ fn provide_new(space: &MapSpace, high_water: u32, count: u32) -> mangrove_pool::
     let page_after = |segments: u32| space.geometry.directory_entry(segments).next_multiple_of(PAGE_BYTES);
     let (from, to) = (page_after(high_water), page_after(high_water + count));
     if to > from {
-        space.region.provide(Range { offset: from, len: to - from })?;
+        space.region.provide(ByteRange { offset: from, len: to - from })?;
     }
     space.region.provide(bytes_of(space, high_water..high_water + count))
 }
@@ -353,7 +353,7 @@ pub(crate) fn provide_again(
 /// may want space for all bytes that it is asked for at a time, also for those that have it.
 fn provide_by_halves(space: &MapSpace, part: std::ops::Range<u64>) -> mangrove_pool::Result<()> {
     let len = part.end - part.start;
-    match space.region.provide(Range { offset: part.start, len }) {
+    match space.region.provide(ByteRange { offset: part.start, len }) {
         Err(e) if is_no_space(&e) && len > PAGE_BYTES => {
             let middle = part.start + (len / 2).next_multiple_of(PAGE_BYTES);
             provide_by_halves(space, part.start..middle)?;

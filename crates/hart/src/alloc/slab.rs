@@ -14,7 +14,7 @@
 
 use super::cache::{SlotCache, SlotCaches};
 use super::garbage::Garbage;
-use super::moving::Moving;
+use super::moving::MovingSegments;
 use super::segments::{SegmentPool, set_kind};
 use crate::concurrency::writer_gate::LaneToken;
 use crate::format::layout::{
@@ -110,7 +110,7 @@ pub(crate) struct SlabAllocator {
     pub(super) lists: Box<[Mutex<ClassList>]>,
     caches: SlotCaches,
     /// What compaction empties. Taken before the lock of a class.
-    pub(super) moving: Mutex<Moving>,
+    pub(super) moving: Mutex<MovingSegments>,
     /// What compaction in the background waits for.
     pub(crate) garbage: Garbage,
 }

@@ -53,7 +53,7 @@ const _: () = assert!(crate::KEY_BYTES_MAX < 1 << KEY_LEN_BITS);
 
 /// A value in the form of the leaf's word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Value {
+pub(crate) struct LeafValue {
     /// 0 to 8: that many bytes inline; [`KIND_BLOCK`]: the word is a block's offset; [`KIND_SLOT`]: it is length and
     /// checksum of the bytes behind the key.
     pub(crate) kind: u8,
@@ -61,7 +61,7 @@ pub(crate) struct Value {
     pub(crate) word: u64,
 }
 
-impl Value {
+impl LeafValue {
     /// A value of at most 8 bytes.
     #[inline]
     pub(crate) fn inline(bytes: &[u8]) -> Self {
@@ -136,7 +136,7 @@ pub(crate) fn key_crc(key: &[u8]) -> u32 {
 }
 
 #[inline]
-fn leaf_crc(key_crc: u32, key_len: u64, salt: u64, generation: u64, value: Value) -> u64 {
+fn leaf_crc(key_crc: u32, key_len: u64, salt: u64, generation: u64, value: LeafValue) -> u64 {
     // Odd, so that the multiplication is a bijection: no two words become the same.
     const SALTED: u64 = 0x9e37_79b9_7f4a_7c15;
     let word = if salt == 0 { value.word } else { value.word.wrapping_mul(SALTED) };
@@ -154,21 +154,21 @@ impl Meta {
 
     /// The meta word of a fresh leaf with a key of this length and CRC.
     #[inline]
-    pub(crate) fn new(key_len: usize, key_crc: u32, value: Value) -> Self {
+    pub(crate) fn new(key_len: usize, key_crc: u32, value: LeafValue) -> Self {
         let len = key_len as u64;
         Self::pack(len, 0, u64::from(KIND_NONE), 0, value.kind, leaf_crc(key_crc, len, 0, 0, value))
     }
 
     /// The meta word of a fresh leaf with a value behind the key.
     #[inline]
-    pub(crate) fn in_slot(key_len: usize, key_crc: u32, generation: u64, value: Value) -> Self {
+    pub(crate) fn in_slot(key_len: usize, key_crc: u32, generation: u64, value: LeafValue) -> Self {
         let len = key_len as u64;
         Self::pack_slot(len, 0, generation, leaf_crc(key_crc, len, 0, generation, value))
     }
 
     /// The meta word of a fresh leaf, which replaces one with the meta word `before`, if there is one.
     #[inline]
-    pub(crate) fn fresh(key_len: usize, key_crc: u32, before: Option<Self>, value: Value) -> Self {
+    pub(crate) fn fresh(key_len: usize, key_crc: u32, before: Option<Self>, value: LeafValue) -> Self {
         if value.is_in_slot() {
             Self::in_slot(key_len, key_crc, before.map_or(0, Self::next_generation), value)
         } else {
@@ -233,11 +233,11 @@ impl Meta {
     /// when `old` would verify as `new` with both salts: then the caller stores `new` in another way. `new` does not
     /// lie behind the key.
     #[inline]
-    pub(crate) fn updated(self, key_crc: u32, old: Value, new: Value) -> Option<Self> {
+    pub(crate) fn updated(self, key_crc: u32, old: LeafValue, new: LeafValue) -> Option<Self> {
         let len = self.key_len() as u64;
         for salt in [self.salt(), self.salt() ^ 1] {
             let b_crc = leaf_crc(key_crc, len, salt, 0, new);
-            let mistaken = Value { kind: new.kind, word: old.word };
+            let mistaken = LeafValue { kind: new.kind, word: old.word };
             if old.word != new.word && leaf_crc(key_crc, len, salt, 0, mistaken) == b_crc {
                 continue;
             }
@@ -250,10 +250,10 @@ impl Meta {
     }
 
     /// The value that a leaf with this meta and `word` has after a crash, and a meta word for that value alone.
-    pub(crate) fn settle(self, key: &[u8], word: u64) -> Option<(Self, Value)> {
+    pub(crate) fn settle(self, key: &[u8], word: u64) -> Option<(Self, LeafValue)> {
         let len = self.key_len() as u64;
         let key_crc = key_crc(key);
-        let now = Value { kind: self.kind(), word };
+        let now = LeafValue { kind: self.kind(), word };
         let b_crc = leaf_crc(key_crc, len, self.salt(), self.generation(), now);
         if now.kind <= KIND_SLOT && b_crc == self.0 >> B_CRC_SHIFT {
             return Some((self, now));
@@ -261,7 +261,7 @@ impl Meta {
         if now.is_in_slot() {
             return None;
         }
-        let before = Value { kind: (self.0 >> A_KIND_SHIFT & 0xf) as u8, word };
+        let before = LeafValue { kind: (self.0 >> A_KIND_SHIFT & 0xf) as u8, word };
         let a_crc = self.0 >> A_CRC_SHIFT & CRC_MASK;
         if before.kind <= KIND_SLOT && leaf_crc(key_crc, len, self.salt(), 0, before) == a_crc {
             let meta = if before.is_in_slot() {
@@ -282,14 +282,14 @@ mod tests {
     #[test]
     fn each_crash_state_of_an_update_reads_as_before_or_after() {
         let key = b"some key";
-        let mut value = Value::inline(b"");
+        let mut value = LeafValue::inline(b"");
         let mut meta = Meta::new(key.len(), key_crc(key), value);
         assert_eq!(meta.settle(key, value.word), Some((meta, value)));
         for step in 0..100_000u64 {
             let new = match step % 3 {
-                0 => Value::block(step * 16),
-                1 => Value::inline(&step.to_le_bytes()[..(step % 9) as usize]),
-                _ => Value::inline(&step.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes()),
+                0 => LeafValue::block(step * 16),
+                1 => LeafValue::inline(&step.to_le_bytes()[..(step % 9) as usize]),
+                _ => LeafValue::inline(&step.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes()),
             };
             let next = meta.updated(key_crc(key), value, new).expect("one salt of two");
             let (_, torn) = next.settle(key, value.word).expect("meta only");
@@ -303,14 +303,14 @@ mod tests {
     #[test]
     fn a_word_that_collides_gets_the_other_salt() {
         let key = b"k";
-        let old = Value::inline(&0u64.to_le_bytes());
+        let old = LeafValue::inline(&0u64.to_le_bytes());
         let meta = Meta::new(key.len(), key_crc(key), old);
         // 22 bits: among four million words some collide with zero under salt 0.
         let crc = leaf_crc(key_crc(key), 1, 0, 0, old);
         let twin = (1..1u64 << 26)
-            .find(|w| leaf_crc(key_crc(key), 1, 0, 0, Value { kind: 8, word: *w }) == crc)
+            .find(|w| leaf_crc(key_crc(key), 1, 0, 0, LeafValue { kind: 8, word: *w }) == crc)
             .expect("a collision of 22 bits");
-        let new = Value { kind: 8, word: twin };
+        let new = LeafValue { kind: 8, word: twin };
         let next = meta.updated(key_crc(key), old, new).expect("the other salt");
         assert_eq!(next.salt(), 1);
         assert_eq!(next.settle(key, old.word).map(|s| s.1), Some(old));
@@ -320,7 +320,7 @@ mod tests {
     #[test]
     fn of_two_leaves_of_a_key_the_next_generation_counts() {
         let key = b"some key";
-        let value = |salt: u32| Value::in_slot(100, salt);
+        let value = |salt: u32| LeafValue::in_slot(100, salt);
         let of = |generation: u64| Meta::in_slot(key.len(), key_crc(key), generation, value(1));
         let last = of(GENERATION_MASK);
         for meta in [of(0), of(1), of(0x155_5555), last] {
@@ -334,7 +334,7 @@ mod tests {
         }
         assert_eq!(Meta::fresh(key.len(), key_crc(key), Some(last), value(1)), of(0));
         assert!(!of(2).succeeds(of(0)), "an update writes one generation, not two");
-        for other in [Value::inline(b"inline"), Value::block(4096)] {
+        for other in [LeafValue::inline(b"inline"), LeafValue::block(4096)] {
             let meta = Meta::new(key.len(), key_crc(key), other);
             assert!(of(0).succeeds(meta) && !meta.succeeds(of(0)) && !meta.succeeds(meta));
             assert!(!of(1).succeeds(meta), "it has succeeded another one");
@@ -344,9 +344,9 @@ mod tests {
     #[test]
     fn a_value_behind_the_key_gives_way_to_one_in_the_word() {
         let key = b"some key";
-        let old = Value::in_slot(77, 0x1234_5678);
+        let old = LeafValue::in_slot(77, 0x1234_5678);
         let meta = Meta::in_slot(key.len(), key_crc(key), 12345, old);
-        let mut new = Value::inline(b"12345678");
+        let mut new = LeafValue::inline(b"12345678");
         let next = meta.updated(key_crc(key), old, new).expect("one salt of two");
         assert_eq!(next.settle(key, new.word), Some((next, new)));
         let (torn, value) = next.settle(key, old.word).expect("meta only");
@@ -358,7 +358,7 @@ mod tests {
 
     #[test]
     fn no_leaf_looks_free_or_blank() {
-        let empty = Value::inline(b"");
+        let empty = LeafValue::inline(b"");
         let mut meta = Meta::new(0, key_crc(b""), empty);
         for _ in 0..3 {
             assert!(meta != Meta::FREE && meta.0 != 0);
@@ -375,7 +375,7 @@ mod tests {
     #[test]
     fn damage_does_not_verify() {
         let key = b"key";
-        let value = Value::inline(b"value");
+        let value = LeafValue::inline(b"value");
         let meta = Meta::new(key.len(), key_crc(key), value);
         for bit in 0..64 {
             assert_eq!(meta.settle(key, value.word ^ 1 << bit), None);

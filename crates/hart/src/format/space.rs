@@ -6,7 +6,7 @@
 //! 2. No read leaves the usable part of the region, whatever a racing or hostile word says.
 
 use crate::format::layout::{Geometry, LEAF_KEY, LEAF_META, LEAF_WORD};
-use crate::format::leaf::{KIND_SLOT, Meta, SLOT_VALUE_BYTES_MAX, Value, slot_value_len, value_at};
+use crate::format::leaf::{KIND_SLOT, LeafValue, Meta, SLOT_VALUE_BYTES_MAX, slot_value_len, value_at};
 use crate::index::{KeySource, Leaf, LeafHint};
 use mangrove_pool::{DamageCheck, Region};
 use mangrove_sys::Crc32c;
@@ -124,7 +124,7 @@ impl MapSpace {
 
     /// The leaf at `offset`, with a key of this length and this value, for the index.
     #[inline]
-    pub(crate) fn leaf(&self, offset: u64, key_len: usize, value: Value) -> Leaf {
+    pub(crate) fn leaf(&self, offset: u64, key_len: usize, value: LeafValue) -> Leaf {
         let hint = match value.block_offset() {
             Some(_) => LeafHint::Reference,
             None => {

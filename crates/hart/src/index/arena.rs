@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use parking_lot::Mutex;
 
 use super::layouts::NodeHeader;
-use super::lock::Locked;
+use super::lock::HeldLock;
 use super::node::Node;
 use super::word::{NodeKind, Word};
 
@@ -100,7 +100,7 @@ fn shard_index() -> usize {
 
 impl NodeArena {
     /// A new node without children, locked and unreachable, with `tail` before `position`.
-    pub(super) fn allocate(&self, kind: NodeKind, position: usize, tail: u64) -> (Node<'_>, Locked<'_>) {
+    pub(super) fn allocate(&self, kind: NodeKind, position: usize, tail: u64) -> (Node<'_>, HeldLock<'_>) {
         let address = {
             let mut stocks = self.shards[shard_index()].stocks.lock();
             let stock = &mut stocks[kind as usize];
@@ -118,7 +118,7 @@ impl NodeArena {
     }
 
     /// Frees a node that has left the tree or never entered it.
-    pub(super) fn free(&self, node: Node<'_>, locked: Locked<'_>) {
+    pub(super) fn free(&self, node: Node<'_>, locked: HeldLock<'_>) {
         locked.retire();
         let kind = node.word().kind();
         let address = node.word().address();

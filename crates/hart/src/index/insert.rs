@@ -2,7 +2,7 @@
 
 use super::layouts::store;
 use super::leaf::KeySource;
-use super::lock::{Locked, NodeVersion, Retry};
+use super::lock::{HeldLock, NodeVersion, Retry};
 use super::node::Node;
 use super::tree::{ChildPlace, Index};
 use super::word::NodeKind;
@@ -18,7 +18,7 @@ impl<K: KeySource> Index<K> {
         place: ChildPlace<'a>,
         node: Node<'a>,
         version: NodeVersion,
-    ) -> Result<(Locked<'a>, Node<'a>), Retry> {
+    ) -> Result<(HeldLock<'a>, Node<'a>), Retry> {
         let kind = NodeKind::for_len(node.word().kind().capacity() + 1);
         let (larger, larger_locked) = self.arena.allocate(kind, node.position(), node.tail());
         let locks =

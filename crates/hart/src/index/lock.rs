@@ -47,7 +47,7 @@ impl VersionLock {
     /// The version to validate against later; waits while a writer holds the lock.
     #[inline]
     pub(super) fn read(&self) -> Result<NodeVersion, Retry> {
-        // Acquire: partner is the Release store in `Locked::drop`, `retire` or `unlock_unchanged`; fields read
+        // Acquire: partner is the Release store in `HeldLock::drop`, `retire` or `unlock_unchanged`; fields read
         // from here on are at least as new as this version.
         let word = self.word.load(Ordering::Acquire);
         if word & (LOCKED | OBSOLETE) == 0 { Ok(NodeVersion(word)) } else { self.read_slow() }
@@ -86,7 +86,7 @@ impl VersionLock {
 
     /// Takes the lock if nothing has changed since `version` was read.
     #[inline]
-    pub(super) fn try_lock(&self, version: NodeVersion) -> Result<Locked<'_>, Retry> {
+    pub(super) fn try_lock(&self, version: NodeVersion) -> Result<HeldLock<'_>, Retry> {
         // Acquire: partner is the Release store of the previous holder.
         let taken =
             self.word.compare_exchange(version.0, version.0 | LOCKED, Ordering::Acquire, Ordering::Relaxed);
@@ -96,27 +96,27 @@ impl VersionLock {
         // Release fence: partner is the Acquire fence in `is_still`. A reader that sees a field which this writer
         // stores later sees LOCKED too.
         fence(Ordering::Release);
-        Ok(Locked { lock: self })
+        Ok(HeldLock { lock: self })
     }
 
     /// Begins the next life of a node that no thread can reach: locked, with a version that no earlier life had.
-    pub(super) fn revive(&self) -> Locked<'_> {
+    pub(super) fn revive(&self) -> HeldLock<'_> {
         let word = self.word.load(Ordering::Relaxed);
         debug_assert_eq!(word & LOCKED, 0);
         self.word.store(((word & !OBSOLETE) + LIFE) | LOCKED, Ordering::Relaxed);
         // Release fence: as in `try_lock`, for readers of an earlier life.
         fence(Ordering::Release);
-        Locked { lock: self }
+        HeldLock { lock: self }
     }
 }
 
 /// The lock, held; dropping it publishes a new version.
 #[derive(Debug)]
-pub(super) struct Locked<'a> {
+pub(super) struct HeldLock<'a> {
     lock: &'a VersionLock,
 }
 
-impl Locked<'_> {
+impl HeldLock<'_> {
     #[inline]
     fn leave(self, word: impl FnOnce(u64) -> u64) {
         let held = self.lock.word.load(Ordering::Relaxed);
@@ -138,7 +138,7 @@ impl Locked<'_> {
     }
 }
 
-impl Drop for Locked<'_> {
+impl Drop for HeldLock<'_> {
     #[inline]
     fn drop(&mut self) {
         let held = self.lock.word.load(Ordering::Relaxed);

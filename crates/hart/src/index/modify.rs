@@ -12,7 +12,7 @@ use super::directory::entry_of;
 use super::keys::{self, Parting, tail_of};
 use super::layouts::{load, store};
 use super::leaf::{KeySource, Leaf};
-use super::lock::{Locked, NodeVersion, Retry};
+use super::lock::{HeldLock, NodeVersion, Retry};
 use super::node::Node;
 use super::sync::relax;
 use super::tree::{ChildPlace, Index, PathMatch};
@@ -303,7 +303,7 @@ fn edit_absent(edit: &mut impl Edit) {
 
 /// Unlocks a place; readers start again only if a `word` was stored in it.
 #[inline]
-fn unlock(locked: Locked<'_>, word: Option<Word>) {
+fn unlock(locked: HeldLock<'_>, word: Option<Word>) {
     if word.is_some() { drop(locked) } else { locked.unlock_unchanged() }
 }
 

@@ -3,7 +3,7 @@
 use super::directory::entry_of;
 use super::layouts::{load, store};
 use super::leaf::KeySource;
-use super::lock::{Locked, Retry};
+use super::lock::{HeldLock, Retry};
 use super::node::Node;
 use super::sync::relax;
 use super::tree::{ChildPlace, Index, place_in};
@@ -13,7 +13,7 @@ use super::word::{Child, NodeKind};
 #[derive(Debug)]
 #[must_use]
 pub(super) struct Erased<'a> {
-    locked: Locked<'a>,
+    locked: HeldLock<'a>,
     untidy: bool,
 }
 
@@ -24,7 +24,7 @@ impl<K: KeySource> Index<K> {
     pub(super) fn erase<'a>(
         &'a self,
         key: &[u8],
-        locked: Locked<'a>,
+        locked: HeldLock<'a>,
         place: ChildPlace<'a>,
         above: ChildPlace<'a>,
     ) -> Erased<'a> {
@@ -59,7 +59,7 @@ impl<K: KeySource> Index<K> {
 
     /// Replaces `node`, whose word is in `above`, by what is left of it; both are locked. True if that may have left
     /// the node above underfull.
-    fn tidy_node(&self, key: &[u8], above: ChildPlace<'_>, node: Node<'_>, locked: Locked<'_>) -> bool {
+    fn tidy_node(&self, key: &[u8], above: ChildPlace<'_>, node: Node<'_>, locked: HeldLock<'_>) -> bool {
         debug_assert_eq!(load(above.slot), node.word());
         let mut more = false;
         match (node.total(), above.holder.is_empty()) {

@@ -22,14 +22,14 @@ use crate::bounds::is_beyond;
 use crate::concurrency::writer_gate::{ExclusivePermit, LaneToken};
 use crate::error::twice_if_full;
 use crate::format::layout::{LEAF_KEY, LEAF_META, LEAF_WORD, ROOT_BATCH, Tag, seal};
-use crate::format::leaf::{INLINE_BYTES_MAX, Meta, Value, key_crc, value_at};
+use crate::format::leaf::{INLINE_BYTES_MAX, LeafValue, Meta, key_crc, value_at};
 use crate::format::redo_list;
 use crate::format::redo_list::RedoEntry;
 use crate::format::space::value_crc;
 use crate::hart::Hart;
 use crate::index::{Direction, Intent, LeafChange};
 use crate::operations::batch_redo::BatchRedo;
-use crate::operations::flusher::Flusher;
+use crate::operations::flusher::RangeFlusher;
 use crate::operations::read::{check_key, check_value};
 use crate::operations::write::Expected;
 use crate::{Batch, Error, Result, WriteMode};
@@ -50,23 +50,23 @@ pub(super) struct BatchStep<'a> {
 #[derive(Clone, Copy)]
 pub(super) enum Effect {
     /// The leaf in this slot becomes live: by these words or, if the slot has them already, by its bit.
-    Insert { slot: u64, meta: u64, value: Value, by_bit: bool },
+    Insert { slot: u64, meta: u64, value: LeafValue, by_bit: bool },
     /// The leaf in this slot gets these words; its value was `old`.
-    Update { slot: u64, meta: u64, word: u64, old: Value },
+    Update { slot: u64, meta: u64, word: u64, old: LeafValue },
     /// The leaf in this slot, which has this value, is removed.
-    Remove(u64, Value),
+    Remove(u64, LeafValue),
     /// The leaf in `from`, whose value was `old`, gives way to the one in `slot`, which becomes live as with an
     /// insertion.
-    Replace { from: u64, old: Value, slot: u64, meta: u64, value: Value, by_bit: bool },
+    Replace { from: u64, old: LeafValue, slot: u64, meta: u64, value: LeafValue, by_bit: bool },
     /// Compaction: the leaf in `from`, whose value was `old`, gets the slot `slot`, as with an insertion.
-    MoveLeaf { from: u64, old: Value, slot: u64, meta: u64, value: Value, by_bit: bool },
+    MoveLeaf { from: u64, old: LeafValue, slot: u64, meta: u64, value: LeafValue, by_bit: bool },
     /// Compaction: the leaf in this slot gets these words, which name another block with the same value.
-    MoveValue { slot: u64, meta: u64, word: u64, old: Value },
+    MoveValue { slot: u64, meta: u64, word: u64, old: LeafValue },
 }
 
 impl Effect {
     /// An insertion as the second half of an update.
-    fn replacing(self, from: u64, old: Value) -> Self {
+    fn replacing(self, from: u64, old: LeafValue) -> Self {
         match self {
             Self::Insert { slot, meta, value, by_bit } => {
                 Self::Replace { from, old, slot, meta, value, by_bit }
@@ -76,7 +76,7 @@ impl Effect {
     }
 
     /// An insertion as the second half of a move.
-    pub(super) fn moving_from(self, from: u64, old: Value) -> Option<Self> {
+    pub(super) fn moving_from(self, from: u64, old: LeafValue) -> Option<Self> {
         match self {
             Self::Insert { slot, meta, value, by_bit } => {
                 Some(Self::MoveLeaf { from, old, slot, meta, value, by_bit })
@@ -190,7 +190,7 @@ impl Hart {
                 let (meta, word) = self.space.leaf_words(slot);
                 let from = keys.len();
                 keys.extend_from_slice(cursor.key());
-                found.push((from..keys.len(), Effect::Remove(slot, Value { kind: meta.kind(), word })));
+                found.push((from..keys.len(), Effect::Remove(slot, LeafValue { kind: meta.kind(), word })));
             }
             let step =
                 |(key, effect): &(Range<usize>, _)| BatchStep { key: &keys[key.clone()], effect: *effect };
@@ -202,23 +202,23 @@ impl Hart {
     }
 
     /// Writes the values before the gate is closed. The caller fences.
-    fn prepare_all(&self, ops: &[Op<'_>]) -> Result<Vec<Option<Value>>> {
+    fn prepare_all(&self, ops: &[Op<'_>]) -> Result<Vec<Option<LeafValue>>> {
         let permit = self.writer_gate.enter();
         let lane = &permit.lane();
-        let mut flusher = Flusher::new(self.region());
+        let mut flusher = RangeFlusher::new(self.region());
         let mut prepared = Vec::with_capacity(ops.len());
         for op in ops {
             let value = op.value.map(|bytes| {
                 if bytes.len() <= INLINE_BYTES_MAX {
-                    return Ok(Value::inline(bytes));
+                    return Ok(LeafValue::inline(bytes));
                 }
                 if self.fits_slot(op.key.len(), bytes.len()) {
                     // The leaf is not written before it is known whether a slot with a clear bit is there for it.
-                    return Ok(Value::in_slot(bytes.len(), value_crc(bytes)));
+                    return Ok(LeafValue::in_slot(bytes.len(), value_crc(bytes)));
                 }
                 let (block, len) = self.place_block(lane, bytes)?;
                 flusher.add(block, len);
-                Ok(Value::block(block))
+                Ok(LeafValue::block(block))
             });
             match value.transpose() {
                 Ok(value) => prepared.push(value),
@@ -234,8 +234,8 @@ impl Hart {
         Ok(prepared)
     }
 
-    fn free_value(&self, lane: &LaneToken<'_>, value: Option<Value>) {
-        if let Some(block) = value.and_then(Value::block_offset) {
+    fn free_value(&self, lane: &LaneToken<'_>, value: Option<LeafValue>) {
+        if let Some(block) = value.and_then(LeafValue::block_offset) {
             self.alloc.free(lane, block);
         }
     }
@@ -245,10 +245,10 @@ impl Hart {
         &self,
         exclusive: &LaneToken<'_>,
         ops: &[Op<'a>],
-        prepared: &[Option<Value>],
+        prepared: &[Option<LeafValue>],
     ) -> Result<Vec<BatchStep<'a>>> {
         let mut steps: Vec<BatchStep<'a>> = Vec::with_capacity(ops.len());
-        let mut flusher = Flusher::new(self.region());
+        let mut flusher = RangeFlusher::new(self.region());
         for (number, (op, value)) in ops.iter().zip(prepared).enumerate() {
             if number % LOOKUPS == 0 {
                 self.index.warm(ops[number..].iter().take(LOOKUPS).map(|op| op.key));
@@ -272,8 +272,8 @@ impl Hart {
         &self,
         exclusive: &LaneToken<'_>,
         op: &Op<'_>,
-        value: Option<Value>,
-        flusher: &mut Flusher<'_>,
+        value: Option<LeafValue>,
+        flusher: &mut RangeFlusher<'_>,
     ) -> Result<Option<Effect>> {
         let slot = self.index.get(op.key, |leaf| self.space.offset(leaf));
         let mut new_leaf = |before, value| {
@@ -287,11 +287,11 @@ impl Hart {
             (None, Some(value)) => Some(new_leaf(None, value)?),
             (Some(slot), None) => {
                 let (meta, word) = self.space.leaf_words(slot);
-                Some(Effect::Remove(slot, Value { kind: meta.kind(), word }))
+                Some(Effect::Remove(slot, LeafValue { kind: meta.kind(), word }))
             }
             (Some(slot), Some(value)) => {
                 let (meta, word) = self.space.leaf_words(slot);
-                let old = Value { kind: meta.kind(), word };
+                let old = LeafValue { kind: meta.kind(), word };
                 if value.is_in_slot() {
                     return Ok(Some(new_leaf(Some(meta), value)?.replacing(slot, old)));
                 }
@@ -319,9 +319,9 @@ impl Hart {
         exclusive: &LaneToken<'_>,
         key: &[u8],
         before: Option<Meta>,
-        value: Value,
+        value: LeafValue,
         bytes: Option<&[u8]>,
-        flusher: &mut Flusher<'_>,
+        flusher: &mut RangeFlusher<'_>,
     ) -> Result<Effect> {
         let len = value.leaf_bytes(key.len());
         let slot = self.alloc.alloc_leaf(exclusive, len)?;
@@ -358,7 +358,7 @@ impl Hart {
                     self.alloc.free(exclusive, slot);
                 }
                 Effect::Update { meta, word, .. } => {
-                    self.free_value(exclusive, Some(Value { kind: Meta(meta).kind(), word }));
+                    self.free_value(exclusive, Some(LeafValue { kind: Meta(meta).kind(), word }));
                 }
                 // Compaction sees to its moves.
                 Effect::Remove(..) | Effect::MoveLeaf { .. } | Effect::MoveValue { .. } => {}
@@ -503,7 +503,7 @@ impl Hart {
                 }
                 Effect::Update { slot, meta, word, .. } | Effect::MoveValue { slot, meta, word, .. } => {
                     // Under the leaf's lock, so that no reader sees one new word with one old one.
-                    let value = Value { kind: Meta(meta).kind(), word };
+                    let value = LeafValue { kind: Meta(meta).kind(), word };
                     let leaf = self.space.leaf(slot, step.key.len(), value);
                     self.index.modify(step.key, Intent::Existing, |_| {
                         redo_list::apply(&self.space, RedoEntry::Leaf { slot, meta, word }, 0);

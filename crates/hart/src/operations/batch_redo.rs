@@ -16,7 +16,7 @@ use crate::format::layout::{
 use crate::format::redo_list;
 use crate::format::redo_list::RedoEntry;
 use crate::hart::Hart;
-use crate::operations::flusher::Flusher;
+use crate::operations::flusher::RangeFlusher;
 use crate::{Error, Result};
 use std::sync::atomic::Ordering;
 
@@ -69,7 +69,7 @@ impl BatchRedo {
         let list = redo_list::encode(area, &self.listed);
         let region = hart.region();
         region.write(area, &list);
-        let mut flusher = Flusher::new(region);
+        let mut flusher = RangeFlusher::new(region);
         flusher.add(area, list.len() as u64);
         flusher.finish();
         for &(header, clear) in &self.removals {

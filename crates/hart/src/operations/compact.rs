@@ -13,11 +13,11 @@
 
 use crate::concurrency::writer_gate::LaneToken;
 use crate::error::twice_if_full;
-use crate::format::leaf::{Value, key_crc};
+use crate::format::leaf::{LeafValue, key_crc};
 use crate::hart::Hart;
 use crate::index::Direction;
 use crate::operations::batch_commit::{BatchStep, Effect};
-use crate::operations::flusher::Flusher;
+use crate::operations::flusher::RangeFlusher;
 use crate::operations::read::Read;
 use crate::{Compaction, Result};
 use std::ops::{Bound, Range};
@@ -94,7 +94,7 @@ impl Hart {
         let exclusive = self.writer_gate.close();
         let lane = &exclusive.lane();
         let (mut keys, mut found, mut value) = (Vec::new(), Vec::new(), Vec::new());
-        let mut flusher = Flusher::new(self.region());
+        let mut flusher = RangeFlusher::new(self.region());
         let mut cursor =
             self.index.cursor(after.map_or(Bound::Unbounded, Bound::Excluded), Direction::Forward);
         let (mut seen, mut next) = (0, None);
@@ -153,10 +153,10 @@ impl Hart {
         key: &[u8],
         slot: u64,
         buffer: &mut Vec<u8>,
-        flusher: &mut Flusher<'_>,
+        flusher: &mut RangeFlusher<'_>,
     ) -> Result<Option<Effect>> {
         let (meta, word) = self.space.leaf_words(slot);
-        let old = Value { kind: meta.kind(), word };
+        let old = LeafValue { kind: meta.kind(), word };
         let moves_value = old.block_offset().is_some_and(|block| self.alloc.is_moving(block));
         let moves_leaf = self.alloc.is_moving(slot);
         if !moves_value && !moves_leaf {
@@ -171,7 +171,7 @@ impl Hart {
         if moves_value {
             let (block, bytes) = self.place_block(exclusive, buffer)?;
             flusher.add(block, bytes);
-            value = Value::block(block);
+            value = LeafValue::block(block);
         }
         let planned = if moves_leaf {
             let make_room = || self.alloc.reclaim_idle(exclusive);

@@ -10,13 +10,13 @@ const FLUSH_GAP_BYTES_MAX: u64 = 16;
 /// Flushes ranges, neighbours together. It flushes what was added at the latest in `finish`, or when it goes: also
 /// what a batch has written that is not carried out, because a page that changes and is never flushed has no right
 /// checksum when a pool on persistent memory is closed.
-pub(super) struct Flusher<'a> {
+pub(super) struct RangeFlusher<'a> {
     region: &'a Region,
     start: u64,
     end: u64,
 }
 
-impl<'a> Flusher<'a> {
+impl<'a> RangeFlusher<'a> {
     pub(super) fn new(region: &'a Region) -> Self {
         Self { region, start: 0, end: 0 }
     }
@@ -39,7 +39,7 @@ impl<'a> Flusher<'a> {
     }
 }
 
-impl Drop for Flusher<'_> {
+impl Drop for RangeFlusher<'_> {
     fn drop(&mut self) {
         self.finish();
     }

@@ -5,7 +5,7 @@
 //! leaf's bit: a leaf is in the index only while its bit is durable, or while readers of the key wait until it is.
 
 use crate::format::layout::VALUE_HEADER_BYTES;
-use crate::format::leaf::{INLINE_BYTES_MAX, KIND_BLOCK, KIND_SLOT, Value};
+use crate::format::leaf::{INLINE_BYTES_MAX, KIND_BLOCK, KIND_SLOT, LeafValue};
 use crate::hart::Hart;
 use crate::index::{Leaf, LeafHint};
 use crate::{Error, KEY_BYTES_MAX, Result, VALUE_BYTES_MAX};
@@ -15,7 +15,7 @@ use std::mem::MaybeUninit;
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Read {
     /// The leaf's word holds the value's bytes.
-    Inline(Value),
+    Inline(LeafValue),
     /// The value's bytes were appended to the caller's buffer.
     Copied,
     /// What was read is no value. If the read validates, the record is damaged.
@@ -287,7 +287,7 @@ impl Hart {
     #[inline]
     pub(crate) fn append_value(&self, offset: u64, buffer: &mut Vec<u8>) -> Read {
         let (meta, word) = self.space.leaf_words(offset);
-        let value = Value { kind: meta.kind(), word };
+        let value = LeafValue { kind: meta.kind(), word };
         match value.kind {
             kind if usize::from(kind) <= INLINE_BYTES_MAX => Read::Inline(value),
             KIND_BLOCK => self.append_block(word, buffer),
@@ -326,9 +326,9 @@ impl Hart {
 
     /// The value of the leaf at `offset` as its two words have it.
     #[inline]
-    pub(crate) fn live_value(&self, offset: u64) -> Value {
+    pub(crate) fn live_value(&self, offset: u64) -> LeafValue {
         let (meta, word) = self.space.leaf_words(offset);
-        Value { kind: meta.kind(), word }
+        LeafValue { kind: meta.kind(), word }
     }
 
     /// Prefetches the first lines of a value block. Any offset is allowed.

@@ -24,7 +24,7 @@
 use crate::concurrency::writer_gate::LaneToken;
 use crate::format::layout::{LEAF_KEY, LEAF_META, LEAF_WORD, VALUE_HEADER_BYTES};
 use crate::format::leaf;
-use crate::format::leaf::{INLINE_BYTES_MAX, KIND_BLOCK, KIND_SLOT, Meta, Value, value_at};
+use crate::format::leaf::{INLINE_BYTES_MAX, KIND_BLOCK, KIND_SLOT, LeafValue, Meta, value_at};
 use crate::format::space::value_crc;
 use crate::hart::Hart;
 use crate::index::{Edit, Intent, Leaf, LeafChange};
@@ -220,7 +220,7 @@ impl Hart {
         let lane = &permit.lane();
         let (kind, word) = match new {
             Some(value) if self.fits_slot(key.len(), value.len()) => {
-                (u64::from(KIND_SLOT), Value::in_slot(value.len(), value_crc(value)).word)
+                (u64::from(KIND_SLOT), LeafValue::in_slot(value.len(), value_crc(value)).word)
             }
             Some(value) if value.len() > INLINE_BYTES_MAX => {
                 (u64::from(KIND_BLOCK), self.prepare_block(lane, value)?.word)
@@ -266,7 +266,7 @@ impl Hart {
 
     /// Writes a value to a new block and flushes it. The caller fences.
     #[inline]
-    pub(crate) fn prepare_block(&self, lane: &LaneToken<'_>, value: &[u8]) -> Result<Value> {
+    pub(crate) fn prepare_block(&self, lane: &LaneToken<'_>, value: &[u8]) -> Result<LeafValue> {
         let (block, bytes) = self.place_block(lane, value)?;
         let (region, mut at) = (self.region(), 0);
         while at < bytes {
@@ -274,7 +274,7 @@ impl Hart {
             region.flush(block + at, piece as usize);
             at += piece;
         }
-        Ok(Value::block(block))
+        Ok(LeafValue::block(block))
     }
 
     /// Writes a value to a new block, which the caller flushes. Returns the block's offset and the bytes written.
@@ -298,10 +298,10 @@ impl Hart {
         lane: &LaneToken<'_>,
         key_crc: u32,
         meta: Meta,
-        old: Value,
-        value: Value,
+        old: LeafValue,
+        value: LeafValue,
         bytes: &[u8],
-    ) -> Result<(Meta, Value)> {
+    ) -> Result<(Meta, LeafValue)> {
         let other = self.prepare_block(lane, bytes)?;
         match (meta.updated(key_crc, old, other), value.block_offset()) {
             (Some(meta), block) => {
@@ -364,13 +364,13 @@ impl WriteEdit<'_> {
     }
 
     #[inline]
-    fn value(&self) -> Value {
-        Value { kind: self.kind as u8, word: self.word }
+    fn value(&self) -> LeafValue {
+        LeafValue { kind: self.kind as u8, word: self.word }
     }
 
     #[inline]
-    fn old(&self) -> Value {
-        Value { kind: Meta(self.old_meta).kind(), word: self.old_word }
+    fn old(&self) -> LeafValue {
+        LeafValue { kind: Meta(self.old_meta).kind(), word: self.old_word }
     }
 
     #[cold]

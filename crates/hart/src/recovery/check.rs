@@ -15,14 +15,14 @@ use crate::index::Direction;
 use crate::recovery::scan;
 use crate::recovery::scan::{BlockPlace, damage};
 use crate::report::Damage;
-use crate::{Report, Result};
+use crate::{CheckReport, Result};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// What the check has seen so far.
 struct CheckWalk<'a> {
     hart: &'a Hart,
     kinds: Vec<SegmentKind>,
-    report: Report,
+    report: CheckReport,
     /// Live slots of each chunk: leaves and values.
     live: BTreeMap<(u32, u32), u64>,
     extents: HashSet<u32>,
@@ -35,7 +35,7 @@ impl Hart {
     /// # Errors
     /// Only when the check cannot run, because the root is unreadable, or cannot tell what it counted, because the
     /// medium failed before that was durable. The report lists what it finds.
-    pub fn check(&self) -> Result<Report> {
+    pub fn check(&self) -> Result<CheckReport> {
         // A batch allocates its blocks before it closes the gate; rule 5 would call them leaked.
         let preparing = self.preparing.write();
         let exclusive = self.writer_gate.close();
@@ -43,7 +43,7 @@ impl Hart {
         let mut walk = CheckWalk {
             hart: self,
             kinds: Vec::new(),
-            report: Report { segments: u64::from(high_water), ..Report::default() },
+            report: CheckReport { segments: u64::from(high_water), ..CheckReport::default() },
             live: BTreeMap::new(),
             extents: HashSet::new(),
         };
@@ -60,7 +60,7 @@ impl Hart {
 
 impl CheckWalk<'_> {
     fn found(&mut self, damage: Damage) {
-        if self.report.damage.len() < Report::DAMAGE_COUNT_MAX {
+        if self.report.damage.len() < CheckReport::DAMAGE_COUNT_MAX {
             self.report.damage.push(damage);
         }
     }

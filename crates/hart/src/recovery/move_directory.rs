@@ -14,7 +14,7 @@ use crate::format::layout::{
 };
 use crate::recovery::scan::RootWords;
 use crate::{Error, Result};
-use mangrove_pool::{Error as MediumError, Range, Region};
+use mangrove_pool::{ByteRange, Error as MediumError, Region};
 use std::sync::atomic::Ordering;
 
 /// Bytes flushed at a time: a log has a group for them.
@@ -47,7 +47,7 @@ pub(super) fn run(region: &Region, root: RootWords) -> Result<RootWords> {
         return Ok(root);
     }
     let end = first + count;
-    match region.provide(Range { offset: old.start(first), len: old.start(end) - old.start(first) }) {
+    match region.provide(ByteRange { offset: old.start(first), len: old.start(end) - old.start(first) }) {
         Err(
             MediumError::NoSpace { .. } | MediumError::FileLimit { .. } | MediumError::MemoryLimit { .. },
         ) => {

@@ -17,7 +17,7 @@ use crate::format::layout::{
     FORMAT_VERSION, Geometry, LEAF_META, ROOT_BATCH, ROOT_BYTES, ROOT_HIGH_WATER, SegmentKind, Tag,
     VERSION_OF_REMOVALS, VERSION_OF_ZEROS, seal,
 };
-use crate::format::leaf::{Meta, Value};
+use crate::format::leaf::{LeafValue, Meta};
 use crate::format::redo_list;
 use crate::format::redo_list::RedoEntry;
 use crate::format::size_class::Class;
@@ -30,7 +30,7 @@ use crate::recovery::scan::{BlockPlace, RootWords, damage};
 use crate::recovery::upgrade;
 use crate::report::Damage;
 use crate::{Error, Options, RecoveryReport, Result};
-use mangrove_pool::{Range, Region};
+use mangrove_pool::{ByteRange, Region};
 use mangrove_sys::{AsymmetricBarrier, fan_out, without_signals};
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -150,7 +150,7 @@ fn provide(region: &Region, geometry: &Geometry, high_water: u32, read_only: boo
     if grown < end {
         // Not the directory between, of which only a part is in use.
         let offset = if high_water == 0 { 0 } else { geometry.data_start.max(grown) };
-        region.provide(Range { offset, len: end - offset })?;
+        region.provide(ByteRange { offset, len: end - offset })?;
     }
     Ok(())
 }
@@ -225,7 +225,7 @@ impl<'a> Sweep<'a> {
             return Err(found.into());
         }
         let mut all = self.damage.lock();
-        if all.len() < crate::Report::DAMAGE_COUNT_MAX {
+        if all.len() < crate::CheckReport::DAMAGE_COUNT_MAX {
             all.push(found);
         }
         Ok(())
@@ -451,7 +451,7 @@ impl<'a> Sweep<'a> {
         offset: u64,
         key: &mut Vec<u8>,
         value: &mut Vec<u8>,
-    ) -> std::result::Result<Value, Damage> {
+    ) -> std::result::Result<LeafValue, Damage> {
         let space = &self.hart.space;
         let found = scan::leaf(space, cut, offset, key)?;
         if found.torn {

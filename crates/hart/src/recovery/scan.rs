@@ -10,7 +10,7 @@ use crate::format::layout::{
     SegmentKind, Tag, VALUE_HEADER_BYTES, VERSION_OF_MOVES, VERSION_OF_ZEROS, chunk_identity, chunk_word,
     decode_kind, removals_number, unseal,
 };
-use crate::format::leaf::{Meta, Value};
+use crate::format::leaf::{LeafValue, Meta};
 use crate::format::size_class::{Class, Classes, Cut};
 use crate::format::space::{MapSpace, value_crc};
 use crate::report::Damage;
@@ -209,7 +209,7 @@ pub(crate) fn removals(space: &MapSpace, segment: u32, header: u64, chunk: u32) 
 /// A leaf that verified.
 pub(crate) struct VerifiedLeaf {
     pub(crate) meta: Meta,
-    pub(crate) value: Value,
+    pub(crate) value: LeafValue,
     /// Only the first of an update's two words arrived before a crash: `meta` is what the leaf should have.
     pub(crate) torn: bool,
 }
@@ -245,7 +245,7 @@ pub(crate) fn slot_value(
     space: &MapSpace,
     offset: u64,
     key_len: usize,
-    value: Value,
+    value: LeafValue,
     buffer: &mut Vec<u8>,
 ) -> std::result::Result<u64, Damage> {
     let Some((at, len)) = space.slot_value(offset, key_len, value.word) else {

@@ -6,7 +6,7 @@
 
 use crate::Result;
 use crate::bounds::{FETCH_BYTES_MAX, as_slices, is_before, is_beyond};
-use crate::format::leaf::{KIND_SLOT, Value};
+use crate::format::leaf::{KIND_SLOT, LeafValue};
 use crate::format::space::LeafKeys;
 use crate::hart::Hart;
 use crate::index::{Direction, IndexCursor, Leaf};
@@ -155,20 +155,20 @@ pub(super) fn fetch_live<'a>(
     let read = |leaf: Leaf, bytes: &mut Vec<u8>| {
         let offset = hart.space.offset(leaf);
         let (meta, word) = hart.space.leaf_words(offset);
-        let value = Value { kind: meta.kind(), word };
+        let value = LeafValue { kind: meta.kind(), word };
         if value.is_in_slot() {
             let behind = hart.append_slot(offset, meta.key_len(), word, bytes);
             if !matches!(behind, Read::Copied) {
                 bad.set(Some(behind));
-                return Value { kind: BAD, word };
+                return LeafValue { kind: BAD, word };
             }
         } else if value.kind > KIND_SLOT {
             bad.set(Some(Read::Damaged { offset, what: "the leaf's value is of no kind" }));
-            return Value { kind: BAD, word };
+            return LeafValue { kind: BAD, word };
         }
         value
     };
-    let take = |bytes: &mut Vec<u8>, place: Range<usize>, value: Value| {
+    let take = |bytes: &mut Vec<u8>, place: Range<usize>, value: LeafValue| {
         let middle = place.end;
         let key = &bytes[place.clone()];
         beyond = match direction {

@@ -2,7 +2,7 @@
 
 use crate::support::{Counting, faulty_pool};
 use mangrove_hart::{Error, Hart, Options, WriteMode};
-use mangrove_pool::{Fault, FaultKind, Operation};
+use mangrove_pool::{Fault, FaultKind, FaultyOperation};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -50,7 +50,7 @@ fn after_an_error_a_count_tells_of_durable_records_only() {
         let (storage, pool) = faulty_pool(&folder.join(file));
         let hart = Hart::create(pool.region().clone(), &Options::default()).unwrap();
         hart.put(b"durable", b"1", WriteMode::Durable).unwrap();
-        let operations = vec![Operation::Write];
+        let operations = vec![FaultyOperation::Write];
         storage.plant(Fault { file: Some(file.into()), operations, nth: 0, kind: FaultKind::Errno(5) });
         if is_lost {
             hart.put(b"lost", b"1", WriteMode::Buffered).unwrap();

@@ -2,7 +2,7 @@
 
 use crate::support::{Counting, faulty_pool};
 use mangrove_hart::{Batch, Error, Hart, Options, WriteMode};
-use mangrove_pool::{Error as MediumError, Fault, FaultKind, Operation};
+use mangrove_pool::{Error as MediumError, Fault, FaultKind, FaultyOperation};
 use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -159,7 +159,7 @@ fn who_does_not_wait_is_told_of_a_failed_medium() {
     let (storage, pool) = faulty_pool(&folder);
     let hart = Hart::create(pool.region().clone(), &Options::default()).unwrap();
     hart.put(b"durable", b"1", WriteMode::Durable).unwrap();
-    let (file, operations) = (Some("log".to_owned()), vec![Operation::Write]);
+    let (file, operations) = (Some("log".to_owned()), vec![FaultyOperation::Write]);
     storage.plant(Fault { file, operations, nth: 0, kind: FaultKind::Errno(5) });
     hart.put(b"lost", b"1", WriteMode::Buffered).unwrap();
     // The checkpoint meets the error, not a call of the map.

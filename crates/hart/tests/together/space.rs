@@ -2,8 +2,8 @@
 
 use mangrove_hart::{Error, Hart, Options, WriteMode};
 use mangrove_pool::{
-    Create, Error as MediumError, Fault, FaultKind, Faulty, LockKind, Medium, OpenHow, Operation, OsStorage,
-    PathKind, Pool, PoolOptions, Site, Storage, StorageFile,
+    Create, Error as MediumError, Fault, FaultKind, Faulty, FaultyOperation, LockKind, Medium, OpenHow,
+    OsStorage, PathKind, Pool, PoolOptions, Site, Storage, StorageFile,
 };
 use std::io;
 use std::ops::Bound;
@@ -199,7 +199,7 @@ fn segments_with_space_are_used_where_lower_ones_are_holes() {
     let disk = Faulty::new(Arc::new(OsStorage));
     let full = Fault {
         file: Some("image".into()),
-        operations: vec![Operation::Allocate],
+        operations: vec![FaultyOperation::Allocate],
         nth: 0,
         kind: FaultKind::ErrnoForEver(28),
     };

@@ -12,9 +12,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
 fn open(directory: &Path) -> Box<dyn StorageEngine> {
-    let catalog = Catalog { engine: EngineKind::Durable, comparator: BYTEWISE.to_vec() };
+    let catalog = Catalog { engine: RecordEngine::Durable, comparator: BYTEWISE.to_vec() };
     let lock = catalog::lock(directory).unwrap();
-    open_engine(directory, &catalog, &Order::bytewise(), Opening::Create, lock).unwrap().0
+    open_engine(directory, &catalog, &NamedOrder::bytewise(), EngineRequest::Create, lock).unwrap().0
 }
 
 /// The finaliser of SplitMix64: no two numbers give the same one.

@@ -6,11 +6,11 @@ use crate::api::options::{OpenRequest, leveldb_options_t, leveldb_readoptions_t,
 use crate::batch::leveldb_writebatch_t;
 use crate::bytes::{path, slice};
 use crate::engine::catalog;
-use crate::engine::catalog::{Catalog, DirectoryLock, EngineKind};
-use crate::engine::engine::{Opening, ReadView, StorageEngine};
+use crate::engine::catalog::{Catalog, DirectoryLock, RecordEngine};
+use crate::engine::engine::{EngineRequest, ReadView, StorageEngine};
 use crate::engine::map_engine::MapEngine;
 use crate::engine::tree_engine::TreeEngine;
-use crate::order::{BYTEWISE, Order};
+use crate::order::{BYTEWISE, NamedOrder};
 use crate::status::{Failure, FailureKind, Result, guard, guard_look_up, quietly};
 use mangrove_cabi::{allocate, give, handle, on_own_thread, take_back};
 use std::ffi::{CStr, c_char, c_int};
@@ -34,13 +34,13 @@ pub struct leveldb_t {
 
 /// The engine that a new database gets: that of the pool which an interrupted creation left, or the one that the
 /// environment names.
-fn engine_of_new(directory: &Path) -> Result<EngineKind> {
+fn engine_of_new(directory: &Path) -> Result<RecordEngine> {
     if let Ok(begun) = mangrove::pool_info(catalog::pool(directory)) {
-        return Ok(EngineKind::of_pool(&begun.kind));
+        return Ok(RecordEngine::of_pool(&begun.kind));
     }
     match std::env::var(ENGINE_VARIABLE) {
-        Err(_) => Ok(EngineKind::Durable),
-        Ok(name) => EngineKind::from_name(&name)
+        Err(_) => Ok(RecordEngine::Durable),
+        Ok(name) => RecordEngine::from_name(&name)
             .ok_or_else(|| Failure::invalid(format!("{ENGINE_VARIABLE}={name}: there is no such engine"))),
     }
 }
@@ -62,23 +62,23 @@ fn memory_bytes_max() -> Result<Option<u64>> {
 pub(crate) fn open_engine(
     directory: &Path,
     catalog: &Catalog,
-    order: &Order,
-    opening: Opening,
+    order: &NamedOrder,
+    opening: EngineRequest,
     lock: DirectoryLock,
 ) -> Result<(Box<dyn StorageEngine>, bool)> {
     let pool = catalog::pool(directory);
     match catalog.engine {
-        EngineKind::Durable => {
+        RecordEngine::Durable => {
             let engine = TreeEngine::open(&pool, opening, memory_bytes_max()?, order, lock)?;
             let is_empty = engine.is_empty()?;
             Ok((Box::new(engine), is_empty))
         }
-        EngineKind::Map if catalog.comparator != BYTEWISE => Err(Failure::unsupported(format!(
+        RecordEngine::Map if catalog.comparator != BYTEWISE => Err(Failure::unsupported(format!(
             "{}: the engine 'map' orders keys byte by byte, and not by the comparator {}; use the engine 'durable'",
             directory.display(),
             String::from_utf8_lossy(&catalog.comparator)
         ))),
-        EngineKind::Map => {
+        RecordEngine::Map => {
             let engine = MapEngine::open(&pool, opening, memory_bytes_max()?, lock)?;
             let is_empty = engine.is_empty()?;
             Ok((Box::new(engine), is_empty))
@@ -90,10 +90,10 @@ pub(crate) fn open_engine(
 /// catalog and there are no records.
 pub(crate) fn create(
     directory: &Path,
-    order: &Order,
-    opening: Opening,
+    order: &NamedOrder,
+    opening: EngineRequest,
     lock: DirectoryLock,
-) -> Result<(Box<dyn StorageEngine>, EngineKind)> {
+) -> Result<(Box<dyn StorageEngine>, RecordEngine)> {
     let catalog = Catalog { engine: engine_of_new(directory)?, comparator: order.name.clone() };
     let (engine, is_empty) = open_engine(directory, &catalog, order, opening, lock)?;
     if !is_empty {
@@ -152,10 +152,10 @@ fn open_locked(directory: &Path, options: &OpenRequest, lock: DirectoryLock) -> 
         }
         Some(catalog) => {
             catalog::keep_leveldb_out(directory);
-            (open_engine(directory, &catalog, order, Opening::Existing, lock)?.0, catalog.engine)
+            (open_engine(directory, &catalog, order, EngineRequest::Existing, lock)?.0, catalog.engine)
         }
-        None if options.is_import => create(directory, order, Opening::Import, lock)?,
-        None if options.create_if_missing => create(directory, order, Opening::Create, lock)?,
+        None if options.is_import => create(directory, order, EngineRequest::Import, lock)?,
+        None if options.create_if_missing => create(directory, order, EngineRequest::Create, lock)?,
         None => return Err(missing(directory)),
     };
     if options.paranoid_checks

@@ -9,10 +9,10 @@ use mangrove_durable::{Create, Medium, Options, Runtime, TrackerChoice};
 use mangrove_testkit::disk::disk_bytes;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-const ENGINES: [EngineKind; 2] = [EngineKind::Durable, EngineKind::Map];
+const ENGINES: [RecordEngine; 2] = [RecordEngine::Durable, RecordEngine::Map];
 
-fn bytewise() -> Order {
-    Order::bytewise()
+fn bytewise() -> NamedOrder {
+    NamedOrder::bytewise()
 }
 
 fn open_request(create_if_missing: bool) -> OpenRequest {
@@ -26,11 +26,16 @@ fn open_request(create_if_missing: bool) -> OpenRequest {
 }
 
 /// A new database of that engine.
-fn new(directory: &Path, engine: EngineKind) -> leveldb_t {
+fn new(directory: &Path, engine: RecordEngine) -> leveldb_t {
     let catalog = Catalog { engine, comparator: BYTEWISE.to_vec() };
-    let (made, _) =
-        open_engine(directory, &catalog, &bytewise(), Opening::Create, catalog::lock(directory).unwrap())
-            .unwrap();
+    let (made, _) = open_engine(
+        directory,
+        &catalog,
+        &bytewise(),
+        EngineRequest::Create,
+        catalog::lock(directory).unwrap(),
+    )
+    .unwrap();
     catalog.write(directory).unwrap();
     leveldb_t::new(made, engine.name())
 }
@@ -77,7 +82,7 @@ fn what_an_interrupted_creation_has_left_goes_on_with_its_engine() {
         let directory = tempfile::tempdir().unwrap();
         let catalog = Catalog { engine, comparator: BYTEWISE.to_vec() };
         let lock = catalog::lock(directory.path()).unwrap();
-        drop(open_engine(directory.path(), &catalog, &bytewise(), Opening::Create, lock).unwrap());
+        drop(open_engine(directory.path(), &catalog, &bytewise(), EngineRequest::Create, lock).unwrap());
         let db = open_database(directory.path(), &open_request(true)).unwrap();
         assert_eq!(db.engine_name, engine.name());
         assert_eq!(Catalog::read(directory.path()), Ok(Some(catalog)));
@@ -209,7 +214,7 @@ fn a_synced_write_that_found_no_descriptor_is_not_told_and_stays_so() {
         assert_eq!(found.as_deref(), Some(&b"before"[..]));
         return;
     };
-    let db = new(Path::new(&directory), EngineKind::Durable);
+    let db = new(Path::new(&directory), RecordEngine::Durable);
     let store = &**db.engine.get().unwrap();
     // More than half the log; the second such value reuses the space of the first.
     let long = vec![7; 40 << 20];
@@ -296,7 +301,7 @@ fn is_refused(db: *mut leveldb_t, iterator: *mut crate::api::iter::leveldb_itera
 #[test]
 fn a_large_map_leaves_no_index() {
     let directory = tempfile::tempdir().unwrap();
-    let db = new(directory.path(), EngineKind::Map);
+    let db = new(directory.path(), RecordEngine::Map);
     db.engine.get().unwrap().put(b"large", &vec![7; 20 << 20], true).unwrap();
     drop(db);
     let pool = catalog::pool(&directory.path().canonicalize().unwrap());
@@ -370,7 +375,7 @@ fn a_child_of_fork_changes_nothing_in_its_parents_memory() {
     for engine in ENGINES {
         let directory = tempfile::tempdir().unwrap();
         let pool = catalog::pool(directory.path());
-        if engine == EngineKind::Map {
+        if engine == RecordEngine::Map {
             let medium = mangrove::Medium::Emulated(mangrove::Latency::default());
             Map::options().medium(medium).open(&pool).unwrap().close().unwrap();
         } else {
@@ -412,7 +417,7 @@ fn a_child_of_fork_changes_nothing_in_its_parents_memory() {
 fn a_length_that_no_memory_has_is_refused_and_changes_nothing() {
     use crate::batch::{leveldb_writebatch_delete, leveldb_writebatch_put};
     let directory = tempfile::tempdir().unwrap();
-    let db = give(new(directory.path(), EngineKind::Durable));
+    let db = give(new(directory.path(), RecordEngine::Durable));
     let (reads, writes) = (leveldb_readoptions_create(), leveldb_writeoptions_create());
     // SAFETY: a live handle, closed below.
     let store = unsafe { &*db }.engine.get().unwrap();

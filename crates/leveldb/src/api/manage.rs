@@ -4,11 +4,11 @@ use crate::api::db::{create, open_engine};
 use crate::api::options::leveldb_options_t;
 use crate::bytes::path;
 use crate::engine::catalog;
-use crate::engine::catalog::{Catalog, DirectoryLock, EngineKind};
-use crate::engine::engine::Opening;
+use crate::engine::catalog::{Catalog, DirectoryLock, RecordEngine};
+use crate::engine::engine::EngineRequest;
 use crate::engine::salvage;
 use crate::engine::tree_engine;
-use crate::order::Order;
+use crate::order::NamedOrder;
 use crate::status::{Failure, Result, guard};
 use mangrove::PoolInfo;
 use mangrove_cabi::{handle, on_own_thread};
@@ -57,13 +57,13 @@ fn destroy(directory: &Path) -> Result<()> {
 /// Removes what the interrupted creation of a database left. Without a catalog a pool certainly belongs to a database
 /// only when it is empty.
 fn destroy_unfinished(directory: &Path, info: &PoolInfo, lock: DirectoryLock) -> Result<()> {
-    let order = Order::bytewise();
-    let catalog = Catalog { engine: EngineKind::of_pool(&info.kind), comparator: order.name.clone() };
+    let order = NamedOrder::bytewise();
+    let catalog = Catalog { engine: RecordEngine::of_pool(&info.kind), comparator: order.name.clone() };
     let remove = || catalog::remove(directory, true);
-    if catalog.engine == EngineKind::Durable && tree_engine::if_blank(&info.path, remove)? {
+    if catalog.engine == RecordEngine::Durable && tree_engine::if_blank(&info.path, remove)? {
         return Ok(());
     }
-    let (_engine, is_empty) = open_engine(directory, &catalog, &order, Opening::Existing, lock)?;
+    let (_engine, is_empty) = open_engine(directory, &catalog, &order, EngineRequest::Existing, lock)?;
     if is_empty {
         // While it is open no other process can open it.
         return remove();
@@ -94,7 +94,7 @@ pub unsafe extern "C" fn leveldb_repair_db(
     }
 }
 
-fn repair(directory: &Path, order: &Order) -> Result<()> {
+fn repair(directory: &Path, order: &NamedOrder) -> Result<()> {
     catalog::refuse_leveldb(directory)?;
     let pool = catalog::pool(directory);
     if !pool.exists() && matches!(Catalog::read(directory), Ok(None)) {
@@ -107,7 +107,7 @@ fn repair(directory: &Path, order: &Order) -> Result<()> {
         Ok(Some(catalog)) => (catalog, false),
         // The pool's kind determines the engine.
         _ => {
-            let engine = EngineKind::of_pool(&mangrove::pool_info(&pool)?.kind);
+            let engine = RecordEngine::of_pool(&mangrove::pool_info(&pool)?.kind);
             (Catalog { engine, comparator: order.name.clone() }, true)
         }
     };
@@ -119,7 +119,7 @@ fn repair(directory: &Path, order: &Order) -> Result<()> {
         )));
     }
     match verify(directory, &catalog, order, lock) {
-        Err(failure) if failure.is_corruption() && catalog.engine == EngineKind::Map => {
+        Err(failure) if failure.is_corruption() && catalog.engine == RecordEngine::Map => {
             let lock = catalog::lock(directory)?;
             salvage::replace_pool(directory)?;
             verify(directory, &catalog, order, lock)?;
@@ -130,8 +130,8 @@ fn repair(directory: &Path, order: &Order) -> Result<()> {
 }
 
 /// Opens the database and compares every record with its checksums.
-fn verify(directory: &Path, catalog: &Catalog, order: &Order, lock: DirectoryLock) -> Result<()> {
-    let (engine, _) = open_engine(directory, catalog, order, Opening::Existing, lock)?;
+fn verify(directory: &Path, catalog: &Catalog, order: &NamedOrder, lock: DirectoryLock) -> Result<()> {
+    let (engine, _) = open_engine(directory, catalog, order, EngineRequest::Existing, lock)?;
     match engine.check()?.first() {
         Some(first) => Err(Failure::corruption(first.clone())),
         None => Ok(()),
@@ -139,12 +139,12 @@ fn verify(directory: &Path, catalog: &Catalog, order: &Order, lock: DirectoryLoc
 }
 
 /// Makes an empty database where there is none.
-fn make_empty(directory: &Path, order: &Order) -> Result<()> {
+fn make_empty(directory: &Path, order: &NamedOrder) -> Result<()> {
     match std::fs::create_dir(directory) {
         Err(e) if e.kind() != ErrorKind::AlreadyExists => return Err(Failure::io("create", directory, &e)),
         _ => {}
     }
-    create(directory, order, Opening::Create, catalog::lock(directory)?).map(drop)
+    create(directory, order, EngineRequest::Create, catalog::lock(directory)?).map(drop)
 }
 
 #[cfg(test)]
@@ -157,8 +157,8 @@ mod tests {
     use std::ptr;
     use std::sync::Arc;
 
-    fn bytewise() -> Order {
-        Order::bytewise()
+    fn bytewise() -> NamedOrder {
+        NamedOrder::bytewise()
     }
 
     #[test]
@@ -285,11 +285,11 @@ mod tests {
 
     #[test]
     fn what_an_interrupted_creation_left_is_destroyed() {
-        for engine in [EngineKind::Durable, EngineKind::Map] {
+        for engine in [RecordEngine::Durable, RecordEngine::Map] {
             let directory = tempfile::tempdir().unwrap().keep();
             let catalog = Catalog { engine, comparator: BYTEWISE.to_vec() };
             let lock = catalog::lock(&directory).unwrap();
-            drop(open_engine(&directory, &catalog, &bytewise(), Opening::Create, lock).unwrap());
+            drop(open_engine(&directory, &catalog, &bytewise(), EngineRequest::Create, lock).unwrap());
             destroy(&directory).unwrap();
             assert!(!directory.exists(), "{engine:?}");
         }
@@ -298,9 +298,9 @@ mod tests {
     #[test]
     fn a_database_that_somebody_reads_as_a_pool_is_not_destroyed() {
         let directory = tempfile::tempdir().unwrap();
-        let catalog = Catalog { engine: EngineKind::Map, comparator: BYTEWISE.to_vec() };
+        let catalog = Catalog { engine: RecordEngine::Map, comparator: BYTEWISE.to_vec() };
         let lock = catalog::lock(directory.path()).unwrap();
-        drop(open_engine(directory.path(), &catalog, &bytewise(), Opening::Create, lock).unwrap());
+        drop(open_engine(directory.path(), &catalog, &bytewise(), EngineRequest::Create, lock).unwrap());
         catalog.write(directory.path()).unwrap();
         let map = Map::options().create(Create::Never).open(catalog::pool(directory.path())).unwrap();
         assert!(destroy(directory.path()).unwrap_err().to_string().contains("in use"));
@@ -322,7 +322,7 @@ mod tests {
             let catalog = Catalog::read(&directory).unwrap().expect("a database");
             let lock = catalog::lock(&directory).unwrap();
             assert!(
-                open_engine(&directory, &catalog, &bytewise(), Opening::Existing, lock).unwrap().1,
+                open_engine(&directory, &catalog, &bytewise(), EngineRequest::Existing, lock).unwrap().1,
                 "it is empty"
             );
         }
@@ -332,10 +332,10 @@ mod tests {
     #[test]
     fn a_damaged_map_is_repaired_and_what_was_damaged_is_kept() {
         let directory = tempfile::tempdir().unwrap();
-        let catalog = Catalog { engine: EngineKind::Map, comparator: BYTEWISE.to_vec() };
+        let catalog = Catalog { engine: RecordEngine::Map, comparator: BYTEWISE.to_vec() };
         let lock = catalog::lock(directory.path()).unwrap();
         let (engine, _) =
-            open_engine(directory.path(), &catalog, &bytewise(), Opening::Create, lock).unwrap();
+            open_engine(directory.path(), &catalog, &bytewise(), EngineRequest::Create, lock).unwrap();
         for i in 0..500u32 {
             engine.put(&i.to_be_bytes(), &[b'v'; 100], i == 499).unwrap();
         }
@@ -350,7 +350,7 @@ mod tests {
             repair(directory.path(), &bytewise()).unwrap();
             let lock = catalog::lock(directory.path()).unwrap();
             let (engine, _) =
-                open_engine(directory.path(), &catalog, &bytewise(), Opening::Existing, lock).unwrap();
+                open_engine(directory.path(), &catalog, &bytewise(), EngineRequest::Existing, lock).unwrap();
             assert_eq!(engine.figures().records, 500 - round);
             assert!(engine.check().unwrap().is_empty());
             let lost = directory.path().join("lost").join(format!("pool-{round}"));

@@ -5,7 +5,7 @@ use crate::api::handles::leveldb_snapshot_t;
 use crate::objects::{
     leveldb_cache_t, leveldb_comparator_t, leveldb_env_t, leveldb_filterpolicy_t, leveldb_logger_t,
 };
-use crate::order::Order;
+use crate::order::NamedOrder;
 use crate::status::{Failure, Result, quietly};
 use mangrove_cabi::{give, set_option, take_back};
 use std::ffi::c_int;
@@ -21,7 +21,7 @@ pub struct leveldb_options_t {
 /// The options that matter when a database is opened.
 #[derive(Clone)]
 pub(crate) struct OpenRequest {
-    pub(crate) order: Order,
+    pub(crate) order: NamedOrder,
     pub(crate) create_if_missing: bool,
     pub(crate) error_if_exists: bool,
     pub(crate) paranoid_checks: bool,
@@ -40,10 +40,10 @@ impl leveldb_options_t {
         })
     }
 
-    pub(crate) fn order(&self) -> Result<Order> {
+    pub(crate) fn order(&self) -> Result<NamedOrder> {
         // SAFETY: the API's contract: the comparator outlives its use by options and databases.
         let Some(comparator) = (unsafe { self.comparator.as_ref() }) else {
-            return Ok(Order::bytewise());
+            return Ok(NamedOrder::bytewise());
         };
         let (comparator, name) = comparator.parts().ok_or_else(|| {
             Failure::invalid(
@@ -51,7 +51,7 @@ impl leveldb_options_t {
                  exception)",
             )
         })?;
-        Ok(Order { name, comparator: Some(comparator) })
+        Ok(NamedOrder { name, comparator: Some(comparator) })
     }
 }
 

@@ -30,14 +30,14 @@ const CATALOG_BYTES_MAX: u64 = 1 << 20;
 
 /// Which engine holds the records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum EngineKind {
+pub(crate) enum RecordEngine {
     /// An ordered structure in memory, made durable by the runtime.
     Durable,
     /// The durable map.
     Map,
 }
 
-impl EngineKind {
+impl RecordEngine {
     const ALL: [Self; 2] = [Self::Durable, Self::Map];
 
     pub(crate) fn name(self) -> &'static str {
@@ -60,7 +60,7 @@ impl EngineKind {
 /// The engine and the order of a database.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Catalog {
-    pub(crate) engine: EngineKind,
+    pub(crate) engine: RecordEngine,
     /// Name of the comparator.
     pub(crate) comparator: Vec<u8>,
 }
@@ -96,7 +96,7 @@ impl Catalog {
         if lines.next()? != FORMAT {
             return None;
         }
-        let engine = EngineKind::from_name(lines.next()?.strip_prefix("engine ")?)?;
+        let engine = RecordEngine::from_name(lines.next()?.strip_prefix("engine ")?)?;
         let comparator = unescape(lines.next()?.strip_prefix("comparator ")?)?;
         Some(Self { engine, comparator })
     }
@@ -259,7 +259,7 @@ mod tests {
     use super::*;
 
     fn catalog(name: &[u8]) -> Catalog {
-        Catalog { engine: EngineKind::Map, comparator: name.to_vec() }
+        Catalog { engine: RecordEngine::Map, comparator: name.to_vec() }
     }
 
     #[test]

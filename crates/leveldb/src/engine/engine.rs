@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 /// What is opened, and what for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Opening {
+pub(crate) enum EngineRequest {
     /// A database that is there.
     Existing,
     /// A database that may be missing.
@@ -17,7 +17,7 @@ pub(crate) enum Opening {
     Import,
 }
 
-impl Opening {
+impl EngineRequest {
     /// The files may be missing.
     pub(crate) fn creates(self) -> bool {
         self != Self::Existing

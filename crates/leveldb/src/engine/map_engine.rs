@@ -6,7 +6,7 @@
 
 use crate::change_list::{Change, ChangeList};
 use crate::engine::catalog::DirectoryLock;
-use crate::engine::engine::{Figures, Opening, ReadView, RecordCursor, StorageEngine};
+use crate::engine::engine::{EngineRequest, Figures, ReadView, RecordCursor, StorageEngine};
 use crate::order::Direction;
 use crate::status::{Failure, Result};
 use mangrove::{Batch, Create, Durability, Error, Map, Range, Snapshot};
@@ -48,7 +48,7 @@ impl MapEngine {
     /// `memory_bytes_max` as in the map.
     pub(crate) fn open(
         pool: &Path,
-        opening: Opening,
+        opening: EngineRequest,
         memory_bytes_max: Option<u64>,
         lock: DirectoryLock,
     ) -> Result<Self> {

@@ -8,7 +8,7 @@ use crate::engine::engine::{Figures, ReadView, StorageEngine};
 use crate::engine::pins::Pins;
 use crate::engine::tree_cursor::{TreeHolder, TreeView, must_have_answered};
 use crate::engine::tree_store::refusal;
-use crate::order::{KeyOrder, Order};
+use crate::order::{KeyOrder, NamedOrder};
 use crate::status::Result;
 use crate::tree::tree::{RecordTree, TreeMemory};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -110,7 +110,7 @@ pub(crate) struct MemoryEngine(Arc<MemoryStore>);
 
 impl MemoryEngine {
     /// A new, empty database.
-    pub(crate) fn new(order: &Order) -> Result<Self> {
+    pub(crate) fn new(order: &NamedOrder) -> Result<Self> {
         let tree = RecordTree::create(KeyOrder::new(order.comparator), ProcessMemory).map_err(refusal)?;
         Ok(Self(Arc::new(MemoryStore {
             tree: RwLock::new(tree),

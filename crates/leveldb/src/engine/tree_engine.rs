@@ -9,14 +9,14 @@
 
 use crate::change_list::{Change, ChangeList};
 use crate::engine::catalog::DirectoryLock;
-use crate::engine::engine::{Figures, Opening, ReadView, StorageEngine};
+use crate::engine::engine::{EngineRequest, Figures, ReadView, StorageEngine};
 use crate::engine::pins::Pins;
 use crate::engine::tree_cursor::{TreeHolder, TreeView, must_have_answered};
 use crate::engine::tree_store::{CLIENTS, DurableMemory, TreeStore, WriteKind, capacity, refusal};
 use crate::engine::unacked_syncs::UnackedSyncs;
-use crate::order::{KeyOrder, Order};
+use crate::order::{KeyOrder, NamedOrder};
 use crate::status::{Failure, Result};
-use crate::tree::tree::{RecordTree, Refusal, Root};
+use crate::tree::tree::{RecordTree, Refusal, TreeRoot};
 use mangrove_durable::route::is_persistent;
 use mangrove_durable::{Create, Durability, Options, Runtime, TrackerChoice, will_write};
 use std::cell::UnsafeCell;
@@ -53,7 +53,7 @@ unsafe extern "C" fn make(arg: *mut c_void) {
 }
 
 /// Opens the state in the directory `pool`, whatever it holds; `opening` says whether it may be missing.
-fn open_state(pool: &Path, opening: Opening, memory_bytes_max: Option<u64>) -> Result<Arc<Runtime>> {
+fn open_state(pool: &Path, opening: EngineRequest, memory_bytes_max: Option<u64>) -> Result<Arc<Runtime>> {
     let mut options = Options::new()
         .create(if opening.creates() { Create::IfMissing } else { Create::Never })
         .durability(Durability::interval_ms(INTERVAL_MS))
@@ -72,7 +72,7 @@ fn open_state(pool: &Path, opening: Opening, memory_bytes_max: Option<u64>) -> R
 
 /// Runs `work` while the state in the directory `pool` is open, if the state is blank. Returns whether it ran.
 pub(crate) fn if_blank(pool: &Path, work: impl FnOnce() -> Result<()>) -> Result<bool> {
-    let runtime = open_state(pool, Opening::Existing, None)?;
+    let runtime = open_state(pool, EngineRequest::Existing, None)?;
     let done = if runtime.is_blank() { work().map(|()| true) } else { Ok(false) };
     // Nothing was written, so nothing can be lost.
     let _ = runtime.close();
@@ -84,9 +84,9 @@ impl TreeEngine {
     /// `memory_bytes_max` as in the runtime.
     pub(crate) fn open(
         pool: &Path,
-        opening: Opening,
+        opening: EngineRequest,
         memory_bytes_max: Option<u64>,
-        order: &Order,
+        order: &NamedOrder,
         lock: DirectoryLock,
     ) -> Result<Self> {
         let runtime = open_state(pool, opening, memory_bytes_max)?;
@@ -112,9 +112,11 @@ impl TreeEngine {
         // the one that `make` stored, since pages are verified when the state is opened.
         let tree = unsafe {
             let root = place.read();
-            let ends = [root, root.wrapping_add(size_of::<Root>() - 1)];
-            (root.is_multiple_of(align_of::<Root>()) && ends.into_iter().all(is_persistent))
-                .then(|| RecordTree::open(root as *mut Root, KeyOrder::new(order.comparator), DurableMemory))
+            let ends = [root, root.wrapping_add(size_of::<TreeRoot>() - 1)];
+            (root.is_multiple_of(align_of::<TreeRoot>()) && ends.into_iter().all(is_persistent))
+                .then(|| {
+                    RecordTree::open(root as *mut TreeRoot, KeyOrder::new(order.comparator), DurableMemory)
+                })
                 .flatten()
         };
         let tree = tree.ok_or_else(no_root)?;

@@ -9,7 +9,7 @@ use super::outcome::{Result, TransferError, TransferProgress, Transferred};
 use super::partial::Partial;
 use super::room::Need;
 use super::source_view::SourceView;
-use super::tables::{Records, Unread};
+use super::tables::{DatabaseRecords, UnreadReason};
 use crate::api::db::leveldb_t;
 use crate::change_list::ChangeBytes;
 use crate::engine::catalog;
@@ -185,8 +185,9 @@ fn read_all(
 ) -> std::result::Result<(), String> {
     // Its own thread may be about to write files anew.
     drop(from);
-    let records = view.manifest_now().map_err(|_| Unread::Unknown);
-    let records = records.and_then(|manifest| Records::open(&view.folder, &manifest, library.decompress()));
+    let records = view.manifest_now().map_err(|_| UnreadReason::Unknown);
+    let records =
+        records.and_then(|manifest| DatabaseRecords::open(&view.folder, &manifest, library.decompress()));
     let last = match records {
         Ok(mut records) => match records.walk(|key, value| batches.add(key, value)) {
             Ok(is_whole) => {
@@ -195,8 +196,10 @@ fn read_all(
                 }
                 return Ok(());
             }
-            Err(Unread::Disordered) => return Err("is damaged: the keys of a file do not ascend".into()),
-            Err(Unread::Unknown) => records.last_key().map(<[u8]>::to_vec),
+            Err(UnreadReason::Disordered) => {
+                return Err("is damaged: the keys of a file do not ascend".into());
+            }
+            Err(UnreadReason::Unknown) => records.last_key().map(<[u8]>::to_vec),
         },
         Err(_) => None,
     };
@@ -278,12 +281,12 @@ mod tests {
     use crate::change_list::Change;
     use std::collections::BTreeMap;
 
-    type Records = BTreeMap<Vec<u8>, Vec<u8>>;
+    type DatabaseRecords = BTreeMap<Vec<u8>, Vec<u8>>;
 
     /// A LevelDB database of records that do not compress, before others that do; some are there twice.
-    fn fill(library: &ForeignLibrary, folder: &Path) -> Records {
+    fn fill(library: &ForeignLibrary, folder: &Path) -> DatabaseRecords {
         let db = ForeignDb::open(library, folder, true).unwrap();
-        let (mut records, mut random) = (Records::new(), 88_172_645_463_325_252_u64);
+        let (mut records, mut random) = (DatabaseRecords::new(), 88_172_645_463_325_252_u64);
         for round in 0..2 {
             let mut batch = db.batch();
             for number in (0..20_000_u64).step_by(round * 6 + 1) {
@@ -304,14 +307,18 @@ mod tests {
     }
 
     /// What an import reads.
-    fn read(library: &ForeignLibrary, source: &Path, folder: &Path) -> std::result::Result<Records, String> {
+    fn read(
+        library: &ForeignLibrary,
+        source: &Path,
+        folder: &Path,
+    ) -> std::result::Result<DatabaseRecords, String> {
         let view = SourceView::create(source, folder.to_owned()).unwrap();
         let from = ForeignDb::open(library, &view.folder, false)?;
         let ((to, batches), (_back, used)) = (sync_channel(1000), sync_channel(1));
         let sending = Batches { to: &to, used: &used, batch: ChangeBytes::default(), bytes: 0 };
         let outcome = read_all(library, from, &view, sending);
         drop(to);
-        let (mut records, mut has_ended) = (Records::new(), false);
+        let (mut records, mut has_ended) = (DatabaseRecords::new(), false);
         for read in batches {
             has_ended |= read.is_last;
             for change in read.batch.list().changes() {
@@ -337,7 +344,8 @@ mod tests {
             drop(ForeignDb::open(library, &newest.folder, false).unwrap());
             let manifest = newest.manifest_now().unwrap();
             let mut count = 0;
-            let mut records = super::Records::open(&newest.folder, &manifest, library.decompress()).unwrap();
+            let mut records =
+                super::DatabaseRecords::open(&newest.folder, &manifest, library.decompress()).unwrap();
             let ended = records.walk(|_, _| {
                 count += 1;
                 ControlFlow::Continue(())
@@ -351,7 +359,7 @@ mod tests {
         // Those of the records; the file's index is longer.
         library.forget_blocks_below(5_000);
         let (count, ended) = alone(&library);
-        assert!(count > 5_000 && count < 10_100 && ended == Err(Unread::Unknown), "{count} {ended:?}");
+        assert!(count > 5_000 && count < 10_100 && ended == Err(UnreadReason::Unknown), "{count} {ended:?}");
         assert!(read(&library, &source, &view).unwrap() == written);
     }
 }

@@ -3,7 +3,7 @@
 use super::outcome::Result;
 use crate::api::db::{leveldb_t, open_database};
 use crate::api::options::OpenRequest;
-use crate::order::Order;
+use crate::order::NamedOrder;
 use mangrove_cabi::on_own_thread;
 use std::path::{Path, PathBuf};
 
@@ -23,7 +23,7 @@ pub struct TransferOptions {
 /// Opens this library's database in `directory`: a new one, or one that is there, with every check.
 pub(super) fn open_ours(directory: &Path, is_new: bool) -> Result<leveldb_t> {
     let request = OpenRequest {
-        order: Order::bytewise(),
+        order: NamedOrder::bytewise(),
         create_if_missing: is_new,
         error_if_exists: is_new,
         paranoid_checks: !is_new,
@@ -47,7 +47,7 @@ mod tests {
                 .filter(|file| file.as_ref().unwrap().file_name().to_string_lossy().starts_with("recent-"))
                 .count()
         };
-        let (order, ours) = (Order::bytewise(), above.path().join("ours"));
+        let (order, ours) = (NamedOrder::bytewise(), above.path().join("ours"));
         let request = OpenRequest {
             order,
             create_if_missing: true,

@@ -53,7 +53,7 @@ const MAGIC_BEFORE: u64 = u64::from_le_bytes(*b"MGLDBT01");
 
 /// The root, from which everything is reached.
 #[repr(C, align(32))]
-pub(crate) struct Root {
+pub(crate) struct TreeRoot {
     pub(super) magic: u64,
     /// The number of the last batch.
     pub(super) number: u64,
@@ -131,7 +131,7 @@ pub(crate) enum WalkStart<'a> {
 
 /// A tree, reached from its root.
 pub(crate) struct RecordTree<M> {
-    pub(super) root: *mut Root,
+    pub(super) root: *mut TreeRoot,
     pub(super) order: KeyOrder,
     pub(super) memory: M,
 }
@@ -139,7 +139,7 @@ pub(crate) struct RecordTree<M> {
 impl<M: TreeMemory> RecordTree<M> {
     /// A new, empty tree; its root is the first block that it allocates.
     pub(crate) fn create(order: KeyOrder, memory: M) -> Result<Self, Refusal> {
-        let root = memory.alloc(size_of::<Root>(), align_of::<Root>()).cast::<Root>();
+        let root = memory.alloc(size_of::<TreeRoot>(), align_of::<TreeRoot>()).cast::<TreeRoot>();
         let mut tree = Self { root, order, memory };
         if root.is_null() {
             return Err(Refusal::Full);
@@ -149,7 +149,7 @@ impl<M: TreeMemory> RecordTree<M> {
             unsafe { tree.memory.free(root.cast()) };
             return Err(Refusal::Full);
         };
-        let empty = Root {
+        let empty = TreeRoot {
             magic: MAGIC,
             number: 0,
             records: 0,
@@ -168,17 +168,17 @@ impl<M: TreeMemory> RecordTree<M> {
     ///
     /// # Safety
     /// `root` has the bytes of a root, and if they are a root's, the tree is whole.
-    pub(crate) unsafe fn open(root: *mut Root, order: KeyOrder, memory: M) -> Option<Self> {
+    pub(crate) unsafe fn open(root: *mut TreeRoot, order: KeyOrder, memory: M) -> Option<Self> {
         // SAFETY: the caller's promise.
         let found = unsafe { !root.is_null() && matches!((*root).magic, MAGIC | MAGIC_BEFORE) };
         found.then_some(Self { root, order, memory })
     }
 
-    pub(crate) fn root(&self) -> *mut Root {
+    pub(crate) fn root(&self) -> *mut TreeRoot {
         self.root
     }
 
-    pub(super) fn head(&self) -> &Root {
+    pub(super) fn head(&self) -> &TreeRoot {
         // SAFETY: the root lives as long as the tree.
         unsafe { &*self.root }
     }

@@ -2,7 +2,7 @@
 //!
 //! There is a whole backup or none: see `mangrove_pool::appear`.
 
-use crate::upkeep::copy::{BackupReport, Progress, Purpose, copy, copy_files, copy_options};
+use crate::upkeep::copy::{BackupReport, CopyPurpose, Progress, copy, copy_files, copy_options};
 use crate::{Error, Map, Result};
 use mangrove_pool::appear;
 use std::ops::ControlFlow;
@@ -27,7 +27,7 @@ impl Map {
         let from = match self.snapshot() {
             // What was never made durable cannot be told from the rest in memory, but it can in the files.
             Err(Error::Poisoned { .. } | Error::Io { .. }) if self.has_failed_open() => {
-                return copy_files(&info.path, path.as_ref(), Purpose::LastGoodState, &mut progress)
+                return copy_files(&info.path, path.as_ref(), CopyPurpose::LastGoodState, &mut progress)
                     .map(|(copied, _)| copied);
             }
             snapshot => snapshot?,

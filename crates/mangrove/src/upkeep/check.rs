@@ -19,7 +19,7 @@ impl CheckReport {
         self.problems.is_empty()
     }
 
-    pub(crate) fn new(report: &mangrove_hart::Report) -> Self {
+    pub(crate) fn new(report: &mangrove_hart::CheckReport) -> Self {
         Self {
             records: report.records,
             value_bytes: report.value_bytes,

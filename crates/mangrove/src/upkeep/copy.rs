@@ -75,7 +75,7 @@ pub(crate) fn copy(
 
 /// Why a pool is copied from its files.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Purpose {
+pub(crate) enum CopyPurpose {
     /// It is damaged.
     Salvage,
     /// This process has it open, and its medium has failed.
@@ -86,11 +86,11 @@ pub(crate) enum Purpose {
 pub(crate) fn copy_files(
     from: &Path,
     new: &Path,
-    purpose: Purpose,
+    purpose: CopyPurpose,
     progress: &mut impl FnMut(Progress) -> ControlFlow<()>,
 ) -> Result<(BackupReport, Vec<String>)> {
     let (options, is_salvage) =
-        (Map::options().read_only(true).memory_limited(), purpose == Purpose::Salvage);
+        (Map::options().read_only(true).memory_limited(), purpose == CopyPurpose::Salvage);
     let pool = options.pool().salvage(is_salvage).unlocked(!is_salvage).open(from)?;
     pool.finish()?;
     let mut damage = pool.damage().to_vec();

@@ -1,6 +1,6 @@
 //! Salvage: copies what is sound of a damaged map into a new pool.
 
-use crate::upkeep::copy::{Progress, Purpose, copy_files};
+use crate::upkeep::copy::{CopyPurpose, Progress, copy_files};
 use crate::{Map, Result};
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -50,7 +50,7 @@ impl Map {
         new: impl AsRef<Path>,
         mut progress: impl FnMut(Progress) -> ControlFlow<()>,
     ) -> Result<SalvageReport> {
-        let (copied, damage) = copy_files(bad.as_ref(), new.as_ref(), Purpose::Salvage, &mut progress)?;
+        let (copied, damage) = copy_files(bad.as_ref(), new.as_ref(), CopyPurpose::Salvage, &mut progress)?;
         Ok(SalvageReport { records: copied.records, bytes: copied.bytes, damage })
     }
 }

@@ -25,7 +25,7 @@ use crate::pool_files::{DataFiles, SuperblockFile};
 use crate::stat::{MediumKind, PoolStat};
 use crate::storage::traits::here;
 use crate::sync::Mutex;
-use crate::{Capabilities, Durability, Error, Lsn, MediumOps, Range, Region, Result, Site};
+use crate::{ByteRange, Capabilities, Durability, Error, Lsn, MediumOps, Region, Result, Site};
 use mangrove_sys::{EventCount, ProcessMark, Reservation, fan_out, without_signals};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -279,7 +279,7 @@ impl BulkMedium {
     }
 
     #[inline]
-    fn mark(&self, range: Range) {
+    fn mark(&self, range: ByteRange) {
         let new = self.marks.mark(range.offset, range.len);
         if new == 0 {
             return;
@@ -480,7 +480,7 @@ impl BulkMedium {
     }
 
     /// Gives back the memory of the lane's pieces of a range that the data file has whole.
-    fn give_back(&self, lane: &mut Lane, range: Range) -> Result<()> {
+    fn give_back(&self, lane: &mut Lane, range: ByteRange) -> Result<()> {
         let Some(fd) = self.files.image.fd() else { return Ok(()) };
         let first = range.offset.div_ceil(PIECE_BYTES);
         let end = (range.offset + range.len) / PIECE_BYTES;
@@ -500,7 +500,7 @@ impl BulkMedium {
     }
 
     /// Gives memory of a range back that is a lane's. False when the lane is being written, and does not lag.
-    fn page_out_lane(&self, number: usize, range: Range) -> Result<bool> {
+    fn page_out_lane(&self, number: usize, range: ByteRange) -> Result<bool> {
         let mut lane = match self.lanes[number].try_lock() {
             Some(lane) => lane,
             // While the background thread writes, there will soon be more to give back.
@@ -529,14 +529,14 @@ impl MediumOps for BulkMedium {
     #[inline]
     unsafe fn flush(&self, offset: u64, _ptr: *const u8, len: usize, _site: Site) {
         if !self.refuses() {
-            self.mark(Range { offset, len: len as u64 });
+            self.mark(ByteRange { offset, len: len as u64 });
         } else if self.is_finished() {
             // The caller hears of it when it waits.
             self.poison(Error::Closed { path: self.directory.clone() });
         }
     }
 
-    unsafe fn flush_unit(&self, _base: *const u8, ranges: &[Range], _site: Site) -> Result<Lsn> {
+    unsafe fn flush_unit(&self, _base: *const u8, ranges: &[ByteRange], _site: Site) -> Result<Lsn> {
         if self.refuses() {
             return Err(self.failure());
         }
@@ -595,7 +595,7 @@ impl MediumOps for BulkMedium {
         self.finish()
     }
 
-    unsafe fn page_out(&self, range: Range) -> Result<bool> {
+    unsafe fn page_out(&self, range: ByteRange) -> Result<bool> {
         if self.refuses() {
             return Err(self.failure());
         }

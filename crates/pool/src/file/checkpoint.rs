@@ -28,7 +28,7 @@ use crate::look::gate::CheckpointGate;
 use crate::pool_files::{DataFiles, SuperblockFile};
 use crate::storage::traits::{Storage, here};
 use crate::sync::Mutex;
-use crate::{Error, Lsn, Range, Result};
+use crate::{ByteRange, Error, Lsn, Result};
 use mangrove_sys::{CACHE_LINE_BYTES, Reservation, prefetch_lines, sort_by_upper_bits};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -314,7 +314,7 @@ impl Checkpointer {
                 let (start, len) = (part[0].page * page_bytes, part.len() as u64 * page_bytes);
                 // A hole that was refused may have been made in part. Nowhere else is the file system asked: a page
                 // that it takes for a hole by mistake would keep its bytes.
-                let whole = vec![Range { offset: start, len }];
+                let whole = vec![ByteRange { offset: start, len }];
                 let with_bytes = if is_released { image.data_ranges(start, start + len)? } else { whole };
                 for data in with_bytes {
                     *written += data.len;

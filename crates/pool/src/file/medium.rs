@@ -30,7 +30,7 @@ use crate::pool_files::{DataFiles, SuperblockFile};
 use crate::stat::{MediumKind, PoolStat};
 use crate::storage::traits::{Storage, here};
 use crate::sync::{Mutex, nanoseconds};
-use crate::{Capabilities, Error, Lsn, MediumOps, PoolOptions, Range, Region, Result, Site};
+use crate::{ByteRange, Capabilities, Error, Lsn, MediumOps, PoolOptions, Region, Result, Site};
 use mangrove_sys::{EventCount, ProcessMark, Reservation, without_signals};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
@@ -534,7 +534,7 @@ impl FileMedium {
     /// # Safety
     /// As [`MediumOps::flush_unit`].
     #[cold]
-    unsafe fn flush_spilled(&self, base: *const u8, ranges: &[Range]) -> Result<Lsn> {
+    unsafe fn flush_spilled(&self, base: *const u8, ranges: &[ByteRange]) -> Result<Lsn> {
         self.wait_for_spills()?;
         // SAFETY: the caller guarantees the ranges.
         let written = unsafe { spill::write(&*self.storage, &self.directory, self.log.seed(), base, ranges) };
@@ -684,7 +684,7 @@ impl MediumOps for FileMedium {
         }
     }
 
-    unsafe fn page_out(&self, range: Range) -> Result<bool> {
+    unsafe fn page_out(&self, range: ByteRange) -> Result<bool> {
         self.page_out_range(range)
     }
 
@@ -692,7 +692,7 @@ impl MediumOps for FileMedium {
         // The log keeps the order anyway.
     }
 
-    unsafe fn flush_unit(&self, base: *const u8, ranges: &[Range], _site: Site) -> Result<Lsn> {
+    unsafe fn flush_unit(&self, base: *const u8, ranges: &[ByteRange], _site: Site) -> Result<Lsn> {
         loop {
             if self.refuses() {
                 return Err(self.failure());
@@ -752,11 +752,11 @@ impl MediumOps for FileMedium {
         if bytes <= self.grown() { Ok(()) } else { self.grow_to(bytes) }
     }
 
-    fn provide(&self, range: Range) -> Result<()> {
+    fn provide(&self, range: ByteRange) -> Result<()> {
         self.provide_range(range)
     }
 
-    unsafe fn give_back(&self, range: Range, _site: Site) -> Result<bool> {
+    unsafe fn give_back(&self, range: ByteRange, _site: Site) -> Result<bool> {
         // Memory that shows the data file would show old bytes again.
         if self.shows_file.load(Ordering::Relaxed) {
             return Ok(false);
@@ -765,12 +765,12 @@ impl MediumOps for FileMedium {
         unsafe { self.give_back_range(range) }
     }
 
-    unsafe fn release(&self, range: Range, _site: Site) -> Result<bool> {
+    unsafe fn release(&self, range: ByteRange, _site: Site) -> Result<bool> {
         // SAFETY: the caller's promise.
         unsafe { self.give_back_range(range) }
     }
 
-    fn without_space(&self) -> Vec<Range> {
+    fn without_space(&self) -> Vec<ByteRange> {
         self.parts_without_space()
     }
 

@@ -8,11 +8,11 @@
 
 use crate::file::medium::FileMedium;
 use crate::sync::Ordering;
-use crate::{MediumOps, Range, Result};
+use crate::{ByteRange, MediumOps, Result};
 
 impl FileMedium {
     /// See [`MediumOps::page_out`].
-    pub(crate) fn page_out_range(&self, range: Range) -> Result<bool> {
+    pub(crate) fn page_out_range(&self, range: ByteRange) -> Result<bool> {
         self.refuse_child()?;
         let checkpointer = self.checkpointer();
         if let Some(error) = self.poisoned() {

@@ -14,7 +14,7 @@ use crate::file::medium::FileMedium;
 use crate::format::log::GIVEN_BACK_BYTES_MAX;
 use crate::format::page_sums::PAGE_BYTES;
 use crate::sync::Ordering;
-use crate::{MediumOps, Range, Result};
+use crate::{ByteRange, MediumOps, Result};
 
 const PAGE: u64 = PAGE_BYTES as u64;
 
@@ -31,7 +31,7 @@ impl FileMedium {
     }
 
     /// See [`MediumOps::provide`].
-    pub(super) fn provide_range(&self, range: Range) -> Result<()> {
+    pub(super) fn provide_range(&self, range: ByteRange) -> Result<()> {
         let part = range.offset / PAGE * PAGE..(range.offset + range.len).next_multiple_of(PAGE);
         self.grow_with(|grown| {
             // Invariant 1 of `file/released.rs`.
@@ -65,10 +65,10 @@ impl FileMedium {
     }
 
     /// See [`MediumOps::without_space`]. Zeros in the data file may be a hole; and what is released becomes one.
-    pub(super) fn parts_without_space(&self) -> Vec<Range> {
+    pub(super) fn parts_without_space(&self) -> Vec<ByteRange> {
         let released = self.released.parts().into_iter();
-        let mut parts: Vec<Range> =
-            released.map(|part| Range { offset: part.start, len: part.end - part.start }).collect();
+        let mut parts: Vec<ByteRange> =
+            released.map(|part| ByteRange { offset: part.start, len: part.end - part.start }).collect();
         let checkpointer = self.checkpointer();
         let mut last: Option<std::ops::Range<u64>> = None;
         for page in (0..self.grown() / PAGE).filter(|&page| checkpointer.sums.get(page) == 0) {
@@ -85,7 +85,7 @@ impl FileMedium {
     ///
     /// # Safety
     /// As there.
-    pub(super) unsafe fn give_back_range(&self, range: Range) -> Result<bool> {
+    pub(super) unsafe fn give_back_range(&self, range: ByteRange) -> Result<bool> {
         self.refuse_child()?;
         let (from, to) = (range.offset.next_multiple_of(PAGE), (range.offset + range.len) / PAGE * PAGE);
         if from >= to {
@@ -113,6 +113,6 @@ impl FileMedium {
 }
 
 /// The bytes of pages.
-fn pages(numbers: std::ops::Range<u64>) -> Range {
-    Range { offset: numbers.start * PAGE, len: (numbers.end - numbers.start) * PAGE }
+fn pages(numbers: std::ops::Range<u64>) -> ByteRange {
+    ByteRange { offset: numbers.start * PAGE, len: (numbers.end - numbers.start) * PAGE }
 }

@@ -29,7 +29,7 @@ use crate::log::spill::{PendingSpill, REFERENCE_BYTES, SpillReference};
 use crate::pool_files::PoolFile;
 use crate::storage::traits::{SECTOR_BYTES, here};
 use crate::sync::{AtomicU64, Mutex, Ordering};
-use crate::{Lsn, Range, Site};
+use crate::{ByteRange, Lsn, Site};
 use mangrove_sys::Mirror;
 use std::sync::OnceLock;
 
@@ -424,7 +424,7 @@ impl Log {
     pub(crate) unsafe fn append_atomic_group(
         &self,
         base: *const u8,
-        ranges: &[Range],
+        ranges: &[ByteRange],
     ) -> Result<Lsn, AppendError> {
         let bytes = ranges.iter().map(|r| r.len).sum::<u64>() as usize;
         let plain = ranges.len() * RECORD_HEADER_BYTES_MAX + bytes;
@@ -484,7 +484,7 @@ impl Log {
     ///
     /// # Safety
     /// As `append_atomic_group`, with the space checked.
-    unsafe fn put_range(&self, open: &mut OpenGroup, base: *const u8, range: Range) {
+    unsafe fn put_range(&self, open: &mut OpenGroup, base: *const u8, range: ByteRange) {
         let (mut offset, mut len) = (range.offset, range.len as usize);
         while len > 0 {
             let at =

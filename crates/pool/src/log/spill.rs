@@ -20,7 +20,7 @@ use crate::format::log::{
 use crate::format::page_sums::PAGE_BYTES;
 use crate::pool_files::{FileError, PoolFile};
 use crate::storage::traits::{OpenHow, SECTOR_BYTES, Storage, StorageFile, here};
-use crate::{Range, Result};
+use crate::{ByteRange, Result};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -131,10 +131,10 @@ impl SpillWriter<'_> {
 }
 
 /// `ranges` sorted and merged.
-fn merged(ranges: &[Range]) -> Vec<Range> {
-    let mut sorted: Vec<Range> = ranges.iter().copied().filter(|r| r.len > 0).collect();
+fn merged(ranges: &[ByteRange]) -> Vec<ByteRange> {
+    let mut sorted: Vec<ByteRange> = ranges.iter().copied().filter(|r| r.len > 0).collect();
     sorted.sort_unstable();
-    let mut out: Vec<Range> = Vec::with_capacity(sorted.len());
+    let mut out: Vec<ByteRange> = Vec::with_capacity(sorted.len());
     for range in sorted {
         match out.last_mut() {
             Some(last) if range.offset <= last.offset + last.len => {
@@ -159,7 +159,7 @@ pub(crate) unsafe fn write(
     directory: &Path,
     seed: u32,
     base: *const u8,
-    ranges: &[Range],
+    ranges: &[ByteRange],
 ) -> std::result::Result<Written, FileError> {
     let ranges = merged(ranges);
     let image_end = ranges.last().map_or(0, |r| r.offset + r.len);
@@ -278,7 +278,7 @@ mod tests {
 
     #[test]
     fn ranges_are_sorted_and_merged() {
-        let range = |offset, len| Range { offset, len };
+        let range = |offset, len| ByteRange { offset, len };
         let given = [range(50, 10), range(0, 10), range(10, 5), range(55, 1), range(200, 0), range(58, 10)];
         assert_eq!(merged(&given), [range(0, 15), range(50, 18)]);
         assert!(merged(&[]).is_empty());

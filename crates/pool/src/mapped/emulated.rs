@@ -4,7 +4,7 @@
 use crate::config::Domain;
 use crate::mapped::domain::PersistenceDomain;
 use crate::mapped::latency::{Latency, LatencyModel};
-use crate::mapped::medium::Mapped;
+use crate::mapped::medium::MappedRegion;
 use crate::{Error, Region, Result};
 use mangrove_sys::Reservation;
 
@@ -30,7 +30,7 @@ impl Emulated {
         let unsupported =
             |e| Error::Unsupported { what: format!("cannot reserve {len} bytes of address space: {e}") };
         let memory = Reservation::anonymous(len as usize).map_err(unsupported)?;
-        Ok(Mapped::anonymous(memory, domain, model(latency)?).region())
+        Ok(MappedRegion::anonymous(memory, domain, model(latency)?).region())
     }
 }
 

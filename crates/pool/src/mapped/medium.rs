@@ -23,7 +23,7 @@ use crate::pool_files::{DataFiles, FileError, PoolFile, SuperblockFile};
 use crate::stat::{MediumKind, PoolStat};
 use crate::storage::traits::here;
 use crate::sync::Mutex;
-use crate::{Error, Lsn, MediumOps, Observers, Range, ReadObserver, Region, Result, Site};
+use crate::{ByteRange, Error, Lsn, MediumOps, Observers, ReadObserver, Region, Result, Site};
 use mangrove_sys::{Reservation, fence, flush_range, write_around};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
@@ -58,7 +58,7 @@ impl MappedFiles {
 }
 
 /// A mapped region.
-pub(crate) struct Mapped {
+pub(crate) struct MappedRegion {
     memory: Reservation,
     kind: MediumKind,
     domain: PersistenceDomain,
@@ -73,7 +73,7 @@ pub(crate) struct Mapped {
     path: PathBuf,
 }
 
-impl Mapped {
+impl MappedRegion {
     /// Memory without files, lost with the process.
     pub(crate) fn anonymous(
         memory: Reservation,
@@ -285,7 +285,7 @@ fn mark(dirty: &Reservation, offset: u64, len: u64) {
     }
 }
 
-impl MediumOps for Mapped {
+impl MediumOps for MappedRegion {
     fn observers(self: Arc<Self>) -> Observers {
         let model = self.latency.clone().filter(|model| model.models_reads());
         Observers { reads: model.map(|model| model as Arc<dyn ReadObserver>), ..Observers::default() }
@@ -387,7 +387,7 @@ impl MediumOps for Mapped {
         Ok(())
     }
 
-    fn data_ranges(&self, range: Range) -> Vec<Range> {
+    fn data_ranges(&self, range: ByteRange) -> Vec<ByteRange> {
         let guard = self.files.lock();
         let Some(image) = guard.as_ref().and_then(MappedFiles::image) else { return vec![range] };
         // The kernel counts pages that were stored to through a mapping as data. Who asks can do without an answer.
@@ -404,7 +404,7 @@ mod tests {
     use super::*;
     use crate::pool_files::LockedPool;
     use crate::storage::traits::OpenHow;
-    use crate::{Create, Fault, FaultKind, Faulty, Latency, Medium, Operation, OsStorage, PoolOptions};
+    use crate::{Create, Fault, FaultKind, Faulty, FaultyOperation, Latency, Medium, OsStorage, PoolOptions};
     use mangrove_sys::MapKind;
 
     /// A dax pool, except that its file is not on persistent memory.
@@ -436,8 +436,8 @@ mod tests {
                 superblock: SuperblockFile::new(locked, sb),
             };
             let domain = options.domain_resolved().unwrap();
-            let mapped = Mapped::open(memory, MediumKind::Dax, domain, None, files, 0).unwrap();
-            let (file, operations) = (Some("image".to_owned()), vec![Operation::Sync]);
+            let mapped = MappedRegion::open(memory, MediumKind::Dax, domain, None, files, 0).unwrap();
+            let (file, operations) = (Some("image".to_owned()), vec![FaultyOperation::Sync]);
             storage.plant(Fault { file, operations, nth: 0, kind: FaultKind::Errno(code) });
             mapped.wait(0, here()).unwrap();
             assert!(matches!(mapped.grow(4096), Err(Error::Io { doing: "sync", .. })));

@@ -7,10 +7,10 @@ use crate::format::superblock::Superblock;
 use crate::limits::reserve;
 use crate::mapped::dax::{lock_device, no_fd};
 use crate::mapped::emulated::model;
-use crate::mapped::medium::{Mapped, MappedFiles};
+use crate::mapped::medium::{MappedFiles, MappedRegion};
 use crate::options::{PoolOptions, Start, Unread};
 use crate::pool_files::{DataFiles, LockedPool, SuperblockFile};
-use crate::read_only::ReadOnly;
+use crate::read_only::ReadOnlyRegion;
 use crate::stat::{MediumKind, OpenReport};
 use crate::storage::traits::{Device, LockKind, here};
 use crate::{Error, Result};
@@ -23,8 +23,8 @@ const CHUNK_PAGES: u64 = 512;
 
 /// The medium of an opened pool.
 pub(crate) enum OpenMapped {
-    ReadWrite(Arc<Mapped>),
-    ReadOnly(Arc<ReadOnly>),
+    ReadWrite(Arc<MappedRegion>),
+    ReadOnly(Arc<ReadOnlyRegion>),
 }
 
 /// Opens a mapped pool of these files; `superblock_file` is locked.
@@ -63,7 +63,7 @@ pub(crate) fn open_mapped(
     };
     if options.config.read_only {
         // The lock must live as long as the region.
-        let medium = ReadOnly::new(memory, sb.medium, size, size);
+        let medium = ReadOnlyRegion::new(memory, sb.medium, size, size);
         medium.keep(superblock_file);
         medium.keep(files.image);
         return Ok((OpenMapped::ReadOnly(medium), report));
@@ -76,7 +76,7 @@ pub(crate) fn open_mapped(
     let mut superblock = SuperblockFile::new(superblock_file, sb);
     superblock.save()?;
     let mapped_files = MappedFiles { is_device, data: files, sums, superblock };
-    let medium = Mapped::open(memory, kind, options.domain_resolved()?, latency, mapped_files, size)?;
+    let medium = MappedRegion::open(memory, kind, options.domain_resolved()?, latency, mapped_files, size)?;
     Ok((OpenMapped::ReadWrite(medium), report))
 }
 

@@ -12,7 +12,7 @@ use std::sync::Arc;
 /// Kinds of operations that a fault can strike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Operation {
+pub enum FaultyOperation {
     /// `create_dir`, `open` with `Create`, `remove`.
     Name,
     /// `open` of an existing file, `prepare_durable`.
@@ -49,7 +49,7 @@ pub struct Fault {
     /// Only files of this name; any if `None`.
     pub file: Option<String>,
     /// Only these operations; if empty, any of those that change something.
-    pub operations: Vec<Operation>,
+    pub operations: Vec<FaultyOperation>,
     /// The matching operation that is struck, counted from 0.
     pub nth: u64,
     /// What it does.
@@ -110,14 +110,14 @@ impl Faulty {
         self.state.lock().struck
     }
 
-    fn judge(&self, path: &Path, operation: Operation) -> Verdict {
+    fn judge(&self, path: &Path, operation: FaultyOperation) -> Verdict {
         let mut state = self.state.lock();
         if state.halted {
             return Verdict::Fail(io::Error::other("the process is dead"));
         }
         let Some(fault) = state.fault.clone() else { return Verdict::Pass };
         let named = fault.file.as_deref().is_none_or(|f| path.file_name().is_some_and(|name| name == f));
-        let changes = !matches!(operation, Operation::Read | Operation::Open);
+        let changes = !matches!(operation, FaultyOperation::Read | FaultyOperation::Open);
         let meant = if fault.operations.is_empty() { changes } else { fault.operations.contains(&operation) };
         if !named || !meant {
             return Verdict::Pass;
@@ -139,7 +139,7 @@ impl Faulty {
         }
     }
 
-    fn pass(&self, path: &Path, operation: Operation) -> io::Result<()> {
+    fn pass(&self, path: &Path, operation: FaultyOperation) -> io::Result<()> {
         match self.judge(path, operation) {
             Verdict::Pass => Ok(()),
             Verdict::Fail(e) | Verdict::HalfThenFail(e) => Err(e),
@@ -157,28 +157,28 @@ impl Storage for Faulty {
     }
 
     fn create_dir(&self, path: &Path, site: Site) -> io::Result<()> {
-        self.pass(path, Operation::Name)?;
+        self.pass(path, FaultyOperation::Name)?;
         self.inner.create_dir(path, site)
     }
 
     fn open(&self, path: &Path, how: OpenHow, site: Site) -> io::Result<Box<dyn StorageFile>> {
-        self.pass(path, if how == OpenHow::Create { Operation::Name } else { Operation::Open })?;
+        self.pass(path, if how == OpenHow::Create { FaultyOperation::Name } else { FaultyOperation::Open })?;
         let inner = self.inner.open(path, how, site)?;
         Ok(Box::new(FaultyFile { inner, path: path.to_owned(), faulty: self.clone() }))
     }
 
     fn remove(&self, path: &Path, site: Site) -> io::Result<()> {
-        self.pass(path, Operation::Name)?;
+        self.pass(path, FaultyOperation::Name)?;
         self.inner.remove(path, site)
     }
 
     fn remove_dir(&self, path: &Path, site: Site) -> io::Result<()> {
-        self.pass(path, Operation::Name)?;
+        self.pass(path, FaultyOperation::Name)?;
         self.inner.remove_dir(path, site)
     }
 
     fn sync_dir(&self, path: &Path, site: Site) -> io::Result<()> {
-        self.pass(path, Operation::Sync)?;
+        self.pass(path, FaultyOperation::Sync)?;
         self.inner.sync_dir(path, site)
     }
 
@@ -204,7 +204,7 @@ struct FaultyFile {
 
 impl FaultyFile {
     fn write(&self, bytes: &[u8], write: impl Fn(&[u8]) -> io::Result<()>) -> io::Result<()> {
-        match self.faulty.judge(&self.path, Operation::Write) {
+        match self.faulty.judge(&self.path, FaultyOperation::Write) {
             Verdict::Pass => write(bytes),
             Verdict::Fail(e) => Err(e),
             Verdict::HalfThenFail(e) => {
@@ -225,7 +225,7 @@ impl StorageFile for FaultyFile {
     }
 
     fn read_at(&self, offset: u64, bytes: &mut [u8]) -> io::Result<usize> {
-        self.faulty.pass(&self.path, Operation::Read)?;
+        self.faulty.pass(&self.path, FaultyOperation::Read)?;
         self.inner.read_at(offset, bytes)
     }
 
@@ -250,7 +250,7 @@ impl StorageFile for FaultyFile {
     }
 
     fn prepare_durable(&self) -> io::Result<()> {
-        self.faulty.pass(&self.path, Operation::Open)?;
+        self.faulty.pass(&self.path, FaultyOperation::Open)?;
         self.inner.prepare_durable()
     }
 
@@ -259,29 +259,29 @@ impl StorageFile for FaultyFile {
     }
 
     fn sync(&self, site: Site) -> io::Result<()> {
-        self.faulty.pass(&self.path, Operation::Sync)?;
+        self.faulty.pass(&self.path, FaultyOperation::Sync)?;
         self.inner.sync(site)
     }
 
     fn allocate(&self, offset: u64, len: u64, site: Site) -> io::Result<()> {
-        self.faulty.pass(&self.path, Operation::Allocate)?;
+        self.faulty.pass(&self.path, FaultyOperation::Allocate)?;
         self.inner.allocate(offset, len, site)
     }
 
     fn prepare_range(&self, offset: u64, len: u64, site: Site) -> io::Result<()> {
-        self.faulty.pass(&self.path, Operation::Allocate)?;
+        self.faulty.pass(&self.path, FaultyOperation::Allocate)?;
         self.inner.prepare_range(offset, len, site)
     }
 
     fn cut_off(&self, len: u64, site: Site) -> io::Result<()> {
-        match self.faulty.judge(&self.path, Operation::Write) {
+        match self.faulty.judge(&self.path, FaultyOperation::Write) {
             Verdict::Pass => self.inner.cut_off(len, site),
             Verdict::Fail(e) | Verdict::HalfThenFail(e) => Err(e),
         }
     }
 
     fn punch(&self, offset: u64, len: u64, site: Site) -> io::Result<bool> {
-        match self.faulty.judge(&self.path, Operation::Punch) {
+        match self.faulty.judge(&self.path, FaultyOperation::Punch) {
             Verdict::Pass => self.inner.punch(offset, len, site),
             Verdict::Fail(e) if e.raw_os_error() == Some(libc::EOPNOTSUPP) => Ok(false),
             Verdict::Fail(e) => Err(e),

@@ -2,7 +2,8 @@
 
 use crate::hooked::{Access, hooked};
 use mangrove_pool::{
-    Create, Error, Fault, FaultKind, Faulty, Medium, Operation, OsStorage, Pool, PoolOptions, Region, Storage,
+    Create, Error, Fault, FaultKind, Faulty, FaultyOperation, Medium, OsStorage, Pool, PoolOptions, Region,
+    Storage,
 };
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -62,8 +63,10 @@ fn what_was_flushed_is_there_after_the_end() {
             if turn % 64 == 63 {
                 region.drain().unwrap();
                 // SAFETY: no other thread stores, and all stores were flushed.
-                unsafe { region.page_out(mangrove_pool::Range { offset: 0, len: region.medium().grown() }) }
-                    .unwrap();
+                unsafe {
+                    region.page_out(mangrove_pool::ByteRange { offset: 0, len: region.medium().grown() })
+                }
+                .unwrap();
             }
         }
         assert_eq!(bytes_of(region, end), model[..end], "while it is loaded");
@@ -151,7 +154,7 @@ fn a_writer_that_lags_is_waited_for() {
         assert!(count < 10, "the writer writes nothing");
     }
     // SAFETY: no other thread stores, and all stores were flushed.
-    let page_out = || unsafe { region.page_out(mangrove_pool::Range { offset: 0, len: PIECE }) }.unwrap();
+    let page_out = || unsafe { region.page_out(mangrove_pool::ByteRange { offset: 0, len: PIECE }) }.unwrap();
     assert!(!page_out(), "it waited for a writer that does not lag");
     (count..count + 3).for_each(piece);
     let is_released = AtomicBool::new(false);
@@ -246,7 +249,7 @@ fn load(storage: &Faulty, path: &Path) -> Result<(), Error> {
         region.flush(at, 512 << 10);
         region.drain()?;
         // SAFETY: no other thread stores, and all stores were flushed.
-        unsafe { region.page_out(mangrove_pool::Range { offset: 0, len: at }) }?;
+        unsafe { region.page_out(mangrove_pool::ByteRange { offset: 0, len: at }) }?;
     }
     pool.close()
 }
@@ -297,9 +300,9 @@ fn a_process_that_dies_at_any_operation_leaves_the_whole_load_or_none() {
 
 #[test]
 fn a_full_disk_and_other_errors_leave_nothing() {
-    for operation in [Operation::Allocate, Operation::Write, Operation::Sync] {
+    for operation in [FaultyOperation::Allocate, FaultyOperation::Write, FaultyOperation::Sync] {
         for kind in [FaultKind::Errno(ENOSPC), FaultKind::ErrnoForEver(ENOSPC), FaultKind::Short] {
-            if matches!(kind, FaultKind::Short) && operation != Operation::Write {
+            if matches!(kind, FaultKind::Short) && operation != FaultyOperation::Write {
                 continue;
             }
             for nth in 0.. {
@@ -320,7 +323,7 @@ fn a_full_disk_and_other_errors_leave_nothing() {
                     whole_or_none(&path, &what);
                 } else {
                     // Only space beyond the need was missing.
-                    assert_eq!(operation, Operation::Allocate, "{what}");
+                    assert_eq!(operation, FaultyOperation::Allocate, "{what}");
                     assert!(whole_or_none(&path, &what));
                 }
             }
@@ -343,7 +346,12 @@ fn an_interrupted_load_is_made_anew_and_by_no_other_opening() {
     let folder = folder();
     let path = folder.path().join("p");
     let halted = Faulty::new(Arc::new(OsStorage) as Arc<dyn Storage>);
-    halted.plant(Fault { file: None, operations: vec![Operation::Write], nth: 8, kind: FaultKind::Halt });
+    halted.plant(Fault {
+        file: None,
+        operations: vec![FaultyOperation::Write],
+        nth: 8,
+        kind: FaultKind::Halt,
+    });
     load(&halted, &path).unwrap_err();
     assert!(std::fs::metadata(path.join("image")).unwrap().len() > 0 && Pool::is_unfinished(&path));
     let told = options().open(&path).unwrap_err().to_string();

@@ -1,8 +1,8 @@
 //! I/O errors at every operation: nothing acknowledged is lost, nothing is acknowledged that is not durable.
 
 use mangrove_pool::{
-    Create, Error, Fault, FaultKind, Faulty, Latency, Medium, Operation, OsStorage, Pool, PoolOptions, Range,
-    Region,
+    ByteRange, Create, Error, Fault, FaultKind, Faulty, FaultyOperation, Latency, Medium, OsStorage, Pool,
+    PoolOptions, Region,
 };
 use std::path::Path;
 use std::sync::Arc;
@@ -87,7 +87,7 @@ fn verify(pool: &Pool, told: &Told, what: &str) {
 
 /// Runs the workload with a fault at the n-th operation, reopens the pool without a fault, and verifies it; for
 /// every n.
-fn every_operation(operations: &[Operation], kind: FaultKind) -> u64 {
+fn every_operation(operations: &[FaultyOperation], kind: FaultKind) -> u64 {
     let mut n = 0;
     loop {
         let dir = folder();
@@ -133,22 +133,22 @@ fn every_operation(operations: &[Operation], kind: FaultKind) -> u64 {
 
 #[test]
 fn every_write_may_fail() {
-    assert!(every_operation(&[Operation::Write], FaultKind::Errno(EIO)) > 20);
+    assert!(every_operation(&[FaultyOperation::Write], FaultKind::Errno(EIO)) > 20);
 }
 
 #[test]
 fn every_write_may_be_short_for_want_of_space() {
-    assert!(every_operation(&[Operation::Write], FaultKind::Short) > 20);
+    assert!(every_operation(&[FaultyOperation::Write], FaultKind::Short) > 20);
 }
 
 #[test]
 fn every_sync_may_fail() {
-    assert!(every_operation(&[Operation::Sync], FaultKind::Errno(EIO)) > 10);
+    assert!(every_operation(&[FaultyOperation::Sync], FaultKind::Errno(EIO)) > 10);
 }
 
 #[test]
 fn every_read_may_fail() {
-    assert!(every_operation(&[Operation::Read, Operation::Open], FaultKind::Errno(EIO)) > 5);
+    assert!(every_operation(&[FaultyOperation::Read, FaultyOperation::Open], FaultKind::Errno(EIO)) > 5);
 }
 
 #[test]
@@ -186,7 +186,7 @@ fn death_in_any_part_of_a_checkpoint_of_two_processes_groups() {
                 content[at..at + len].fill(value as u8);
                 region.write(at as u64, &content[at..at + len]);
                 if step == 'u' {
-                    region.flush_unit(&[Range { offset: 0, len: LONG as u64 }]).unwrap();
+                    region.flush_unit(&[ByteRange { offset: 0, len: LONG as u64 }]).unwrap();
                 } else {
                     region.flush(at as u64, len);
                 }
@@ -224,7 +224,7 @@ fn a_full_disk_fails_the_growth_and_nothing_else() {
     region.grow(4096).unwrap();
     let usable = pool.stat().grown;
     let full = FaultKind::ErrnoForEver(ENOSPC);
-    storage.plant(Fault { file: None, operations: vec![Operation::Allocate], nth: 0, kind: full });
+    storage.plant(Fault { file: None, operations: vec![FaultyOperation::Allocate], nth: 0, kind: full });
     let error = region.grow(usable + 1).unwrap_err();
     assert!(matches!(error, Error::NoSpace { .. }), "{error}");
     assert!(error.to_string().contains("no space left"), "{error}");
@@ -235,7 +235,7 @@ fn a_full_disk_fails_the_growth_and_nothing_else() {
     region.grow(usable + 1).unwrap();
     storage.plant(Fault {
         file: None,
-        operations: vec![Operation::Allocate],
+        operations: vec![FaultyOperation::Allocate],
         nth: 0,
         kind: FaultKind::Errno(EIO),
     });
@@ -261,7 +261,7 @@ fn a_full_disk_keeps_nobody_from_what_is_there() {
     let image = std::fs::OpenOptions::new().write(true).open(path.join("image")).unwrap();
     image.set_len(usable + sums / 4 * 4096 + (40 << 20)).unwrap();
     let full = FaultKind::ErrnoForEver(ENOSPC);
-    storage.plant(Fault { file: None, operations: vec![Operation::Allocate], nth: 0, kind: full });
+    storage.plant(Fault { file: None, operations: vec![FaultyOperation::Allocate], nth: 0, kind: full });
     let pool = big.clone().open(&path).unwrap();
     assert_eq!((read(pool.region(), 0, 5), pool.stat().grown), (b"there".to_vec(), usable));
     assert!(storage.struck(), "the sums had room");
@@ -284,7 +284,7 @@ fn a_failed_sync_is_never_tried_again() {
     pool.region().flush(0, 100);
     storage.plant(Fault {
         file: None,
-        operations: vec![Operation::Sync],
+        operations: vec![FaultyOperation::Sync],
         nth: 2,
         kind: FaultKind::Errno(EIO),
     });
@@ -311,7 +311,7 @@ fn closing_a_pool_that_nobody_wrote_makes_it_durable_that_it_is_clean() {
         kind: FaultKind::Errno(EIO),
     };
     open().close().unwrap();
-    for operation in [Operation::Write, Operation::Sync] {
+    for operation in [FaultyOperation::Write, FaultyOperation::Sync] {
         let pool = open();
         assert!(pool.was_clean());
         storage.plant(superblock(operation, u64::MAX));
@@ -371,7 +371,7 @@ fn threads_that_wait_are_all_told_of_the_failure() {
     let log = Some("log".to_owned());
     storage.plant(Fault {
         file: log,
-        operations: vec![Operation::Write],
+        operations: vec![FaultyOperation::Write],
         nth: 50,
         kind: FaultKind::Errno(EIO),
     });
@@ -401,7 +401,7 @@ fn a_flush_that_waits_for_log_space_ends_when_the_checkpoint_fails() {
     let image = Some("image".to_owned());
     storage.plant(Fault {
         file: image,
-        operations: vec![Operation::Sync],
+        operations: vec![FaultyOperation::Sync],
         nth: 0,
         kind: FaultKind::Errno(EIO),
     });
@@ -415,7 +415,7 @@ fn a_flush_that_waits_for_log_space_ends_when_the_checkpoint_fails() {
 /// A server at its limit continues when a client has gone.
 #[test]
 fn a_long_unit_that_finds_no_descriptor_is_refused_and_nothing_else() {
-    const LONG: Range = Range { offset: 0, len: 10 << 10 };
+    const LONG: ByteRange = ByteRange { offset: 0, len: 10 << 10 };
     let dir = folder();
     let path = dir.path().join("p");
     let storage = Faulty::new(Arc::new(OsStorage));
@@ -428,7 +428,7 @@ fn a_long_unit_that_finds_no_descriptor_is_refused_and_nothing_else() {
     region.grow(LONG.len).unwrap();
     region.write(0, &[1; LONG.len as usize]);
     // The spill file, and its directory, which is opened for the sync of the name.
-    for (file, operation) in [(None, Operation::Name), (Some("p"), Operation::Sync)] {
+    for (file, operation) in [(None, FaultyOperation::Name), (Some("p"), FaultyOperation::Sync)] {
         none(file, operation);
         let error = region.flush_unit(&[LONG]).unwrap_err();
         assert!(matches!(error, Error::Io { code: Some(EMFILE), .. }), "{error}");
@@ -438,7 +438,7 @@ fn a_long_unit_that_finds_no_descriptor_is_refused_and_nothing_else() {
     }
     region.flush_unit(&[LONG]).unwrap();
     region.drain().unwrap();
-    none(None, Operation::Open);
+    none(None, FaultyOperation::Open);
     pool.checkpoint().unwrap();
     storage.heal();
     drop(pool);
@@ -448,7 +448,7 @@ fn a_long_unit_that_finds_no_descriptor_is_refused_and_nothing_else() {
 
 #[test]
 fn a_long_unit_that_recovery_found_is_applied_without_a_descriptor() {
-    const LONG: Range = Range { offset: 0, len: 10 << 10 };
+    const LONG: ByteRange = ByteRange { offset: 0, len: 10 << 10 };
     for interrupted in [false, true] {
         let dir = folder();
         let path = dir.path().join("p");
@@ -459,14 +459,14 @@ fn a_long_unit_that_recovery_found_is_applied_without_a_descriptor() {
         pool.region().flush_unit(&[LONG]).unwrap();
         pool.region().drain().unwrap();
         if interrupted {
-            let (file, operations) = (Some("image".to_owned()), vec![Operation::Sync]);
+            let (file, operations) = (Some("image".to_owned()), vec![FaultyOperation::Sync]);
             storage.plant(Fault { file, operations, nth: 0, kind: FaultKind::Halt });
             pool.checkpoint().unwrap_err();
         }
         drop(pool);
         storage.heal();
         let pool = options(&storage).open(&path).unwrap();
-        let (operations, kind) = (vec![Operation::Open], FaultKind::ErrnoForEver(EMFILE));
+        let (operations, kind) = (vec![FaultyOperation::Open], FaultKind::ErrnoForEver(EMFILE));
         storage.plant(Fault { file: None, operations, nth: 0, kind });
         pool.checkpoint().unwrap();
         assert!(!storage.struck() && pool.region().medium().poisoned().is_none());
@@ -493,7 +493,7 @@ fn an_opener_without_a_descriptor_for_the_log_says_so_and_harms_nothing() {
     drop(pool);
     let files = || ["pool", "image", "log", "sums"].map(|name| std::fs::read(path.join(name)).unwrap());
     let before = files();
-    let (file, operations) = (Some("log".to_owned()), vec![Operation::Open]);
+    let (file, operations) = (Some("log".to_owned()), vec![FaultyOperation::Open]);
     let second = Fault { file, operations, nth: 1, kind: FaultKind::Errno(EMFILE) };
     storage.plant(second.clone());
     let reader = PoolOptions::new().read_only(true).storage(Arc::new(storage.clone()));
@@ -520,7 +520,12 @@ fn a_reader_of_a_pool_that_was_not_closed_syncs_the_log_first() {
     let reader = || PoolOptions::new().read_only(true).storage(Arc::new(storage.clone()));
     let fail_a_sync_of_the_log = || {
         let file = Some("log".to_owned());
-        storage.plant(Fault { file, operations: vec![Operation::Sync], nth: 0, kind: FaultKind::Errno(EIO) });
+        storage.plant(Fault {
+            file,
+            operations: vec![FaultyOperation::Sync],
+            nth: 0,
+            kind: FaultKind::Errno(EIO),
+        });
     };
     let pool = options(&storage).open(&path).unwrap();
     pool.region().grow(4096).unwrap();
@@ -550,7 +555,7 @@ fn an_open_error_names_the_file() {
         let pool = Some("pool".to_owned());
         storage.plant(Fault {
             file: pool,
-            operations: vec![Operation::Open],
+            operations: vec![FaultyOperation::Open],
             nth: 0,
             kind: FaultKind::Errno(code),
         });
@@ -561,7 +566,7 @@ fn an_open_error_names_the_file() {
         );
         storage.plant(Fault {
             file: None,
-            operations: vec![Operation::Open],
+            operations: vec![FaultyOperation::Open],
             // The first is the directory, which is locked only if it can be read.
             nth: 1,
             kind: FaultKind::Errno(code),
@@ -582,7 +587,7 @@ fn a_damaged_newer_copy_is_overwritten_before_the_log() {
     let open = || options(&storage).open(&path).unwrap();
     let fault = |file: &str, nth| Fault {
         file: Some(file.to_owned()),
-        operations: vec![Operation::Write],
+        operations: vec![FaultyOperation::Write],
         nth,
         kind: FaultKind::Errno(EIO),
     };

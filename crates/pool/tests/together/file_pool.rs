@@ -1,6 +1,6 @@
 //! The file medium, end to end on a real file system.
 
-use mangrove_pool::{Create, Durability, Error, Medium, Pool, PoolOptions, Range};
+use mangrove_pool::{ByteRange, Create, Durability, Error, Medium, Pool, PoolOptions};
 use std::path::Path;
 
 const CAPACITY: u64 = 64 << 20;
@@ -106,7 +106,7 @@ fn long_units_wait_for_the_checkpoint_and_do_not_pile_up() {
         pool.region().grow(64 << 10).unwrap();
         for n in 0..100u8 {
             pool.region().write(0, &[n; 64 << 10]);
-            pool.region().flush_unit(&[Range { offset: 0, len: 64 << 10 }]).unwrap();
+            pool.region().flush_unit(&[ByteRange { offset: 0, len: 64 << 10 }]).unwrap();
             assert!(files() <= 2, "{} files beside the log", files());
             if n % 30 == 29 {
                 pool.region().drain().unwrap();

@@ -2,7 +2,7 @@
 //! copy older than the group that the superblock records. Each is refused by name. What a crash can leave opens.
 
 use mangrove_pool::{
-    Create, Error, Fault, FaultKind, Faulty, Medium, Operation, OsStorage, Pool, PoolOptions, crc32c,
+    Create, Error, Fault, FaultKind, Faulty, FaultyOperation, Medium, OsStorage, Pool, PoolOptions, crc32c,
 };
 use std::fs;
 use std::path::Path;
@@ -132,7 +132,7 @@ fn a_crash_before_the_first_group_of_an_opening_leaves_an_empty_log() {
         let storage = Faulty::new(Arc::new(OsStorage));
         let pool = options().storage(Arc::new(storage.clone())).open(&path).unwrap();
         pool.region().grow(4096).unwrap();
-        let (file, operations) = (Some("log".to_owned()), vec![Operation::Write]);
+        let (file, operations) = (Some("log".to_owned()), vec![FaultyOperation::Write]);
         storage.plant(Fault { file, operations, nth: 0, kind: FaultKind::Errno(5) });
         pool.region().flush(0, 1);
         assert!(pool.region().drain().is_err());

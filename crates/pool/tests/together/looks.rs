@@ -3,7 +3,7 @@
 //! `crates/crashlab/tests/look_checks.rs` runs two of these scenarios with a check of the reader left out.
 
 use crate::hooked::{Access, hooked};
-use mangrove_pool::{Create, Error, Latency, Medium, Pool, PoolOptions, Range};
+use mangrove_pool::{ByteRange, Create, Error, Latency, Medium, Pool, PoolOptions};
 use mangrove_sys::file::{try_lock_bytes, unlock_bytes};
 use std::path::Path;
 use std::sync::Arc;
@@ -53,7 +53,7 @@ fn writer_of(path: &Path, bytes: u64) -> Pool {
 fn set(pool: &Pool, value: u64) {
     let region = pool.region();
     PLACES.iter().for_each(|&place| region.store(place, value, Ordering::Relaxed));
-    region.flush_unit(&PLACES.map(|offset| Range { offset, len: 8 })).unwrap();
+    region.flush_unit(&PLACES.map(|offset| ByteRange { offset, len: 8 })).unwrap();
     region.drain().unwrap();
 }
 
@@ -297,7 +297,7 @@ fn looks_beside_a_writer_with_spill_files_are_instants() {
                 for offset in (0..LEN).step_by(8) {
                     pool.region().store(offset, value, Ordering::Relaxed);
                 }
-                pool.region().flush_unit(&[Range { offset: 0, len: LEN }]).unwrap();
+                pool.region().flush_unit(&[ByteRange { offset: 0, len: LEN }]).unwrap();
                 pool.region().drain().unwrap();
                 acknowledged.store(value, Ordering::Release);
                 if stop.load(Ordering::Relaxed) {

@@ -1,8 +1,8 @@
 //! Pools whose region is mapped: emulated, and the error of dax on a machine without it.
 
 use mangrove_pool::{
-    Create, Domain, Emulated, Error, Fault, FaultKind, Faulty, FlushCost, FlushInstruction, Latency, Medium,
-    MediumKind, Operation, OsStorage, Pool, PoolOptions, crc32c,
+    Create, Domain, Emulated, Error, Fault, FaultKind, Faulty, FaultyOperation, FlushCost, FlushInstruction,
+    Latency, Medium, MediumKind, OsStorage, Pool, PoolOptions, crc32c,
 };
 use std::path::Path;
 
@@ -48,7 +48,7 @@ fn a_growth_that_fails_latches_and_one_without_space_does_not() {
     let pool = options().storage(std::sync::Arc::new(storage.clone())).open(dir.path().join("p")).unwrap();
     let region = pool.region();
     let fail = |kind| {
-        storage.plant(Fault { file: None, operations: vec![Operation::Allocate], nth: 0, kind });
+        storage.plant(Fault { file: None, operations: vec![FaultyOperation::Allocate], nth: 0, kind });
     };
     fail(FaultKind::ErrnoForEver(ENOSPC));
     assert!(matches!(region.grow(4096), Err(Error::NoSpace { .. })));

@@ -1,8 +1,8 @@
 //! What was appended and copied to the file of recent writes survives the process, and after a power cut a prefix.
 
 use mangrove_pool::{
-    Create, Durability, Error, Fault, FaultKind, Faulty, Medium, Operation, OsStorage, Pool, PoolOptions,
-    Range,
+    ByteRange, Create, Durability, Error, Fault, FaultKind, Faulty, FaultyOperation, Medium, OsStorage, Pool,
+    PoolOptions,
 };
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -159,7 +159,7 @@ fn every_write_survives_in_a_log_that_wraps() {
                         let byte = random() as u8;
                         let offset = random() % (REGION_BYTES - len);
                         pool.region().write(offset, &vec![byte; len as usize]);
-                        pool.region().flush_unit(&[Range { offset, len }]).unwrap();
+                        pool.region().flush_unit(&[ByteRange { offset, len }]).unwrap();
                         model[offset as usize..(offset + len) as usize].fill(byte);
                     }
                     _ => {
@@ -201,7 +201,7 @@ fn writes_that_find_no_room_are_durable_and_make_more() {
         let len = |path: &Path| std::fs::metadata(&files(path)[0]).unwrap().len();
         let short = len(&path);
         if medium_is_full {
-            let (operations, kind) = (vec![Operation::Allocate], FaultKind::Errno(libc::ENOSPC));
+            let (operations, kind) = (vec![FaultyOperation::Allocate], FaultKind::Errno(libc::ENOSPC));
             storage.plant(Fault { file: None, operations, nth: 0, kind });
         }
         let mut durable = Vec::new();
@@ -505,7 +505,7 @@ fn what_processes_that_died_while_opening_left_is_removed_before_space_is_taken(
         // Only the file that the log needs is there when this opening, which fails, takes space for its own. (The
         // first opening that succeeds writes its content to the log.)
         let storage = Faulty::new(Arc::new(OsStorage));
-        let (operations, kind) = (vec![Operation::Allocate], FaultKind::Errno(libc::ENOSPC));
+        let (operations, kind) = (vec![FaultyOperation::Allocate], FaultKind::Errno(libc::ENOSPC));
         storage.plant(Fault { file: None, operations, nth: 0, kind });
         let error = options().storage(Arc::new(storage)).open(&killed).expect_err("a full medium");
         assert!(matches!(error, Error::NoSpace { .. }), "{error}");

@@ -3,7 +3,7 @@
 
 use crate::hooked::{Access, hooked};
 use mangrove_pool::{
-    Create, Error, Fault, FaultKind, Faulty, Medium, Operation, OsStorage, Pool, PoolOptions, Range,
+    ByteRange, Create, Error, Fault, FaultKind, Faulty, FaultyOperation, Medium, OsStorage, Pool, PoolOptions,
 };
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -30,12 +30,12 @@ fn image_blocks(path: &Path) -> u64 {
     std::fs::metadata(path.join("image")).unwrap().blocks() * 512
 }
 
-fn part(number: u64) -> Range {
-    Range { offset: PAGE + number * PART_BYTES, len: PART_BYTES }
+fn part(number: u64) -> ByteRange {
+    ByteRange { offset: PAGE + number * PART_BYTES, len: PART_BYTES }
 }
 
 fn provide_all(pool: &Pool) -> Result<(), Error> {
-    pool.region().provide(Range { offset: 0, len: PAGE })?;
+    pool.region().provide(ByteRange { offset: 0, len: PAGE })?;
     (0..PARTS).try_for_each(|number| pool.region().provide(part(number)))
 }
 
@@ -150,7 +150,7 @@ fn a_hole_that_is_given_back_again_needs_no_space() {
     let faulty = Faulty::new(Arc::new(OsStorage));
     let pool = options().storage(Arc::new(faulty.clone())).open(&path).unwrap();
     fill_all(&pool);
-    let first_three = Range { offset: part(0).offset, len: 3 * PART_BYTES };
+    let first_three = ByteRange { offset: part(0).offset, len: 3 * PART_BYTES };
     // SAFETY: only this thread uses the region.
     let give_three_back = |pool: &Pool| assert!(unsafe { pool.region().give_back(first_three) }.unwrap());
     give_three_back(&pool);
@@ -159,7 +159,7 @@ fn a_hole_that_is_given_back_again_needs_no_space() {
     assert_eq!(image_blocks(&path), used);
     give_three_back(&pool);
     let full = FaultKind::ErrnoForEver(libc::ENOSPC);
-    faulty.plant(Fault { file: None, operations: vec![Operation::Allocate], nth: 0, kind: full });
+    faulty.plant(Fault { file: None, operations: vec![FaultyOperation::Allocate], nth: 0, kind: full });
     assert!(matches!(pool.region().provide(part(1)), Err(Error::NoSpace { .. })));
     pool.checkpoint().unwrap();
     assert_eq!(image_blocks(&path), used, "a part that found no space");
@@ -285,7 +285,7 @@ fn a_full_medium_refuses_what_is_asked_for_and_nothing_else() {
     give_back(&pool, 0);
     pool.checkpoint().unwrap();
     let full = FaultKind::ErrnoForEver(libc::ENOSPC);
-    faulty.plant(Fault { file: None, operations: vec![Operation::Allocate], nth: 0, kind: full });
+    faulty.plant(Fault { file: None, operations: vec![FaultyOperation::Allocate], nth: 0, kind: full });
     assert!(matches!(pool.region().provide(part(0)), Err(Error::NoSpace { .. })));
     assert!(matches!(pool.region().provide(part(PARTS)), Err(Error::NoSpace { .. })));
     fill(&pool, 1, 8);
@@ -303,7 +303,7 @@ fn a_full_medium_refuses_what_is_asked_for_and_nothing_else() {
 /// A storage whose every hole fails like this.
 fn without_holes(kind: FaultKind) -> Faulty {
     let faulty = Faulty::new(Arc::new(OsStorage));
-    faulty.plant(Fault { file: None, operations: vec![Operation::Punch], nth: 0, kind });
+    faulty.plant(Fault { file: None, operations: vec![FaultyOperation::Punch], nth: 0, kind });
     faulty
 }
 
@@ -371,7 +371,7 @@ fn what_never_had_space_gets_none_when_it_is_given_back() {
         pool.checkpoint().unwrap();
         let used = image_blocks(&path);
         assert!(used < 3 * PART_BYTES, "{used} bytes for two parts");
-        let all = Range { offset: PAGE, len: PARTS * PART_BYTES };
+        let all = ByteRange { offset: PAGE, len: PARTS * PART_BYTES };
         // SAFETY: only this thread uses the region.
         assert!(unsafe { pool.region().give_back(all) }.unwrap());
         pool.checkpoint().unwrap();

@@ -1,8 +1,8 @@
 //! The process beside the server that answers scrapes. The launcher makes it before it becomes the server; it is no
 //! child of the server's, and ends when the server does.
 
-use super::http::{Source, serve};
-use super::info::Place;
+use super::http::{MetricsSource, serve};
+use super::info::ListenPlace;
 use crate::request::{Request, Usage};
 use crate::{address, detached};
 use anyhow::{Context, Result, bail};
@@ -30,8 +30,8 @@ pub(crate) fn start(request: &Request, dir: &Path) -> Result<()> {
     detached::start(|process| {
         process.args([COMMAND, &std::process::id().to_string()]).stdin(OwnedFd::from(listener));
         match &place {
-            Place::Socket(path) => process.arg("socket").arg(path).current_dir(dir),
-            Place::Port(host, port) => process.args(["port", host, &port.to_string()]),
+            ListenPlace::Socket(path) => process.arg("socket").arg(path).current_dir(dir),
+            ListenPlace::Port(host, port) => process.args(["port", host, &port.to_string()]),
         };
         if let Some(password) = password {
             process.env(PASSWORD, password);
@@ -40,10 +40,10 @@ pub(crate) fn start(request: &Request, dir: &Path) -> Result<()> {
 }
 
 /// How the process reaches the server.
-fn place(request: &Request) -> Result<Place> {
+fn place(request: &Request) -> Result<ListenPlace> {
     if let Some(socket) = request.last("unixsocket").filter(|socket| !socket.is_empty()) {
         // The server goes to its directory, and so does the process: a path of a socket must be short.
-        return Ok(Place::Socket(socket.into()));
+        return Ok(ListenPlace::Socket(socket.into()));
     }
     let port = request.last("port").unwrap_or("6379");
     let port: u16 = port.parse().with_context(|| format!("{port} is no port"))?;
@@ -55,21 +55,21 @@ fn place(request: &Request) -> Result<Place> {
     if (host, port).to_socket_addrs().is_err() {
         bail!("{host} is no address of this machine");
     }
-    Ok(Place::Port(host.to_owned(), port))
+    Ok(ListenPlace::Port(host.to_owned(), port))
 }
 
 /// The process itself. Its standard input is the socket that it listens at.
 pub(crate) fn run(arguments: &[String]) -> Result<()> {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let (server, place) = match words[..] {
-        [server, "socket", path] => (server, Place::Socket(path.into())),
-        [server, "port", host, port] => (server, Place::Port(host.to_owned(), port.parse()?)),
+        [server, "socket", path] => (server, ListenPlace::Socket(path.into())),
+        [server, "port", host, port] => (server, ListenPlace::Port(host.to_owned(), port.parse()?)),
         _ => bail!("{COMMAND} is for the launcher alone"),
     };
     let server = server.parse().ok().and_then(Pid::from_raw).context("a server without a number")?;
     let server = pidfd_open(server, PidfdFlags::empty()).context("the server has ended already")?;
     let listener = TcpListener::from(std::io::stdin().as_fd().try_clone_to_owned()?);
-    let source = Source { place, password: std::env::var(PASSWORD).ok() };
+    let source = MetricsSource { place, password: std::env::var(PASSWORD).ok() };
     std::thread::spawn(move || serve(&listener, source));
     let mut ended = [rustix::event::PollFd::new(&server, rustix::event::PollFlags::IN)];
     while rustix::event::poll(&mut ended, None) == Err(rustix::io::Errno::INTR) {}

@@ -1,6 +1,6 @@
 //! The few words of HTTP that a scrape needs: one request, one answer, the connection closed.
 
-use super::info::{Place, ask};
+use super::info::{ListenPlace, ask};
 use super::text;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -16,13 +16,13 @@ const SILENCE_MAX: Duration = Duration::from_secs(10);
 const SCRAPES_MAX: usize = 16;
 
 /// What the server is asked by.
-pub(super) struct Source {
-    pub(super) place: Place,
+pub(super) struct MetricsSource {
+    pub(super) place: ListenPlace,
     pub(super) password: Option<String>,
 }
 
 /// Answers scrapes for ever.
-pub(super) fn serve(listener: &TcpListener, source: Source) {
+pub(super) fn serve(listener: &TcpListener, source: MetricsSource) {
     let (source, scrapes) = (Arc::new(source), Arc::new(AtomicUsize::new(0)));
     for stream in listener.incoming().flatten() {
         let _ = stream.set_read_timeout(Some(SILENCE_MAX));
@@ -40,7 +40,7 @@ pub(super) fn serve(listener: &TcpListener, source: Source) {
     }
 }
 
-fn answer(mut stream: TcpStream, source: &Source) {
+fn answer(mut stream: TcpStream, source: &MetricsSource) {
     // One that sends nothing, or too much, gets nothing.
     let Some(request) = read_request(&mut stream) else { return };
     let mut words = request.split_whitespace();
@@ -129,8 +129,10 @@ mod tests {
         let listening = |password: Option<&str>| {
             let listener = TcpListener::bind("127.0.0.1:0").unwrap();
             let address = listener.local_addr().unwrap();
-            let source =
-                Source { place: Place::Socket(socket.clone()), password: password.map(str::to_owned) };
+            let source = MetricsSource {
+                place: ListenPlace::Socket(socket.clone()),
+                password: password.map(str::to_owned),
+            };
             std::thread::spawn(move || serve(&listener, source));
             address
         };

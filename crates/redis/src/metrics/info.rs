@@ -14,7 +14,7 @@ const INFO_BYTES_MAX: usize = 16 << 20;
 
 /// Where the server listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum ListenPlace {
     Socket(PathBuf),
     Port(String, u16),
 }
@@ -24,15 +24,15 @@ trait Stream: Read + Write {}
 impl<T: Read + Write> Stream for T {}
 
 /// The text of INFO. `password` is that of the default user, if it has one.
-pub(super) fn ask(place: &Place, password: Option<&str>) -> Result<String> {
+pub(super) fn ask(place: &ListenPlace, password: Option<&str>) -> Result<String> {
     let stream: Box<dyn Stream> = match place {
-        Place::Socket(path) => {
+        ListenPlace::Socket(path) => {
             let stream =
                 UnixStream::connect(path).with_context(|| format!("cannot connect to {}", path.display()))?;
             stream.set_read_timeout(Some(SILENCE_MAX))?;
             Box::new(stream)
         }
-        Place::Port(host, port) => {
+        ListenPlace::Port(host, port) => {
             let stream = TcpStream::connect((host.as_str(), *port))
                 .with_context(|| format!("cannot connect to {host}:{port}"))?;
             stream.set_read_timeout(Some(SILENCE_MAX))?;

@@ -5,7 +5,7 @@
 
 use crate::layout::{AT_LEN, PAGE_BYTES, ShadowLayout};
 use crate::{Error, Options, Result};
-use mangrove_pool::{AddressChoice, MediumKind, Pool, Range};
+use mangrove_pool::{AddressChoice, ByteRange, MediumKind, Pool};
 use std::path::Path;
 use std::sync::atomic::Ordering;
 
@@ -82,10 +82,10 @@ impl ShadowCopy {
             (self.pool.info().log_bytes_max / 4).clamp(PAGE_BYTES, GROUP_BYTES_MAX) & !(PAGE_BYTES - 1);
         while at < self.len {
             let end = self.len.min(at + group_bytes);
-            let pages: Vec<Range> = (at..end)
+            let pages: Vec<ByteRange> = (at..end)
                 .step_by(PAGE_BYTES as usize)
                 .filter(|&page| !self.is_zero(page))
-                .map(|page| Range { offset: start + page, len: PAGE_BYTES })
+                .map(|page| ByteRange { offset: start + page, len: PAGE_BYTES })
                 .collect();
             copied += pages.len() as u64 * PAGE_BYTES;
             if self.layout.is_some() {

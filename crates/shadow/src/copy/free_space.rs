@@ -9,7 +9,7 @@
 use crate::Result;
 use crate::copy::page_set::FreeSpace;
 use crate::log_backing::LogBacking;
-use crate::shadow::{Backing, Shadow};
+use crate::shadow::{Shadow, ShadowBacking};
 use std::ops::Range;
 
 /// Parts that one call gives back, at most: the pool remembers each until it is used again. The longest count.
@@ -68,8 +68,8 @@ impl Shadow {
     #[inline]
     pub fn provide(&self, part: Range<u64>) -> Result<()> {
         match &self.backing {
-            Backing::Log(log) => log.provide(part),
-            Backing::Rings(_) | Backing::ReadOnly(_) => Ok(()),
+            ShadowBacking::Log(log) => log.provide(part),
+            ShadowBacking::Rings(_) | ShadowBacking::ReadOnly(_) => Ok(()),
         }
     }
 
@@ -91,7 +91,7 @@ impl Shadow {
 
     /// Makes usable what the medium has reserved beyond what was asked for, so that it can be released.
     pub fn grow_to_reserved(&self) {
-        if let Backing::Log(log) = &self.backing {
+        if let ShadowBacking::Log(log) = &self.backing {
             log.grow_to_reserved();
         }
     }
@@ -111,12 +111,12 @@ impl Shadow {
     pub unsafe fn release(&self, parts: &[Range<u64>], quick: bool) -> Result<u64> {
         match &self.backing {
             // SAFETY: the caller's promise.
-            Backing::Log(log) if !self.is_loading() => unsafe { log.release(parts, quick) },
+            ShadowBacking::Log(log) if !self.is_loading() => unsafe { log.release(parts, quick) },
             _ => Ok(0),
         }
     }
 }
 
-fn in_pool(part: &Range<u64>) -> mangrove_pool::Range {
-    mangrove_pool::Range { offset: part.start, len: part.end - part.start }
+fn in_pool(part: &Range<u64>) -> mangrove_pool::ByteRange {
+    mangrove_pool::ByteRange { offset: part.start, len: part.end - part.start }
 }

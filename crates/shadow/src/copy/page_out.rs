@@ -4,9 +4,9 @@
 //! 1. A page is given back only when everything committed is in the durable copy: so the page that the file shows
 //!    instead has the same bytes. The caller lets no thread store or commit meanwhile.
 
-use crate::shadow::{Backing, Shadow};
+use crate::shadow::{Shadow, ShadowBacking};
 use crate::{Error, Result};
-use mangrove_pool::Range;
+use mangrove_pool::ByteRange;
 
 impl Shadow {
     /// Gives the memory of `len` bytes at `offset` back (both multiples of 4 KiB): they show the durable copy, and a
@@ -25,10 +25,10 @@ impl Shadow {
         self.checkpoint()?;
         let is_out = match &self.backing {
             // Nothing is ever stored there.
-            Backing::ReadOnly(_) => true,
+            ShadowBacking::ReadOnly(_) => true,
             // SAFETY: the caller's promise.
-            Backing::Log(log) => unsafe { log.region.page_out(Range { offset, len })? },
-            Backing::Rings(rings) => {
+            ShadowBacking::Log(log) => unsafe { log.region.page_out(ByteRange { offset, len })? },
+            ShadowBacking::Rings(rings) => {
                 match self.pool.as_ref().map(|pool| pool.image_file()).transpose()?.flatten() {
                     Some(file) => {
                         rings.working.map(&file, rings.layout.image_start(), offset, len)?;
@@ -52,9 +52,9 @@ impl Shadow {
     /// As [`Shadow::page_out`].
     pub unsafe fn page_out_loaded(&self) -> Result<()> {
         match &self.backing {
-            Backing::Log(log) if self.is_loading() => {
+            ShadowBacking::Log(log) if self.is_loading() => {
                 // SAFETY: the caller's promise.
-                unsafe { log.region.page_out(Range { offset: 0, len: self.len() }) }.map(drop)
+                unsafe { log.region.page_out(ByteRange { offset: 0, len: self.len() }) }.map(drop)
             }
             _ => Ok(()),
         }

@@ -5,7 +5,7 @@ use crate::layout::{AT_RINGS, BLANK_HEADER, PAGE_BYTES, ShadowLayout};
 use crate::order::Order;
 use crate::recovery::recover::{last_opening, read_len, recover};
 use crate::recovery::scan::LogEnds;
-use crate::{Error, Report, Result};
+use crate::{Error, RecoveryReport, Result};
 use mangrove_pool::Pool;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -31,7 +31,7 @@ impl ReadOnlyBacking {
     }
 
     /// On dax and emulated: recovery changes a private mapping of the pool's files.
-    pub(crate) fn of_rings(pool: &Pool, report: &mut Report) -> Result<Self> {
+    pub(crate) fn of_rings(pool: &Pool, report: &mut RecoveryReport) -> Result<Self> {
         let (region, usable, info) = (pool.region(), pool.stat().grown, pool.info());
         let damaged = |offset, what: &str| {
             Err(Error::Corrupt { path: info.path.join("image"), offset, what: what.into() })

@@ -2,7 +2,7 @@
 
 use crate::layout::ShadowLayout;
 use crate::{Error, Result};
-use mangrove_pool::{Range, Region};
+use mangrove_pool::{ByteRange, Region};
 use mangrove_sys::{Reservation, copy_nonzero_pages, fan_out};
 use std::io::ErrorKind;
 use std::os::fd::{AsFd, OwnedFd};
@@ -45,7 +45,7 @@ impl WorkingCopy {
 
     /// The present bytes of a range.
     #[inline]
-    pub(crate) fn bytes(&self, range: Range) -> &[u8] {
+    pub(crate) fn bytes(&self, range: ByteRange) -> &[u8] {
         assert!(range.offset <= self.len() && range.len <= self.len() - range.offset);
         // SAFETY: inside the reservation; the committing caller keeps other threads from storing to it meanwhile.
         unsafe { std::slice::from_raw_parts(self.base().add(range.offset as usize), range.len as usize) }

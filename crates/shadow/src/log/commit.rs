@@ -25,10 +25,10 @@ use crate::log::log_writer::{Deferred, LONG_BYTES, LogWriter, NOT_A_WORD, SMALL_
 use crate::log::spill_area::{Held, Spilled};
 use crate::log::stamps::refused;
 use crate::recovery::scan::NUMBER_MAX;
-use crate::replay::replay::{Aim, SHARES, Step};
+use crate::replay::replay::{Aim, ReplayStep, SHARES};
 use crate::ring::Rings;
 use crate::sync::give_way;
-use mangrove_pool::{Range, crc32c};
+use mangrove_pool::{ByteRange, crc32c};
 use mangrove_sys::{CACHE_LINE_BYTES, Crc32c, Stored, prefetch_write};
 use std::sync::atomic::{Ordering, fence};
 use std::time::Duration;
@@ -109,7 +109,7 @@ impl<'a> PutBuffer<'a> {
 impl Rings {
     /// Commits `ranges` of the working copy as one atomic group of `log`; returns its number. It is durable on
     /// return, but atomic groups with smaller numbers may not be.
-    pub(crate) fn commit(&self, log: usize, ranges: impl Iterator<Item = Range> + Clone) -> Result<u64> {
+    pub(crate) fn commit(&self, log: usize, ranges: impl Iterator<Item = ByteRange> + Clone) -> Result<u64> {
         if self.stamps.is_some() {
             return refused();
         }
@@ -539,7 +539,7 @@ impl Rings {
                 // Asks again if nothing happens. The replayer may have begun its round, found the atomic group that
                 // all wait for not yet published, and missed the wake-up when it was.
                 self.handover.space.wait_for(ticket, ASK_AGAIN);
-            } else if self.replay_step(Aim::Space) == Step::Nothing {
+            } else if self.replay_step(Aim::Space) == ReplayStep::Nothing {
                 // The ring is full of atomic groups of this log that wait for one that another log writer has under
                 // way.
                 give_way();

@@ -6,7 +6,7 @@ use crate::log::stamps::refused;
 use crate::log_backing::LogBacking;
 use crate::ring::Rings;
 use crate::ticket::Ticket;
-use mangrove_pool::Range;
+use mangrove_pool::ByteRange;
 use std::sync::Arc;
 
 /// How far the atomic group under way has come.
@@ -23,7 +23,7 @@ const NOT_SEALED: &str = "an atomic group is sealed, then flushed";
 
 enum Log {
     /// The one log of a medium that has one.
-    Shared { log: Arc<LogBacking>, base: usize, ranges: Vec<Range> },
+    Shared { log: Arc<LogBacking>, base: usize, ranges: Vec<ByteRange> },
     /// A ring. The writer is there until the lease is dropped.
     Own { rings: Arc<Rings>, writer: Option<Box<LogWriter>> },
 }
@@ -147,14 +147,14 @@ impl LogLease {
     }
 
     #[inline]
-    fn place(&self, address: usize, count: u64) -> Range {
+    fn place(&self, address: usize, count: u64) -> ByteRange {
         let (base, len) = match &self.log {
             Log::Shared { log, base, .. } => (*base, log.len()),
             Log::Own { rings, .. } => (rings.working.base() as usize, rings.len()),
         };
         let offset = address.wrapping_sub(base) as u64;
         assert!(offset <= len && count <= len - offset, "a range outside the working copy");
-        Range { offset, len: count }
+        ByteRange { offset, len: count }
     }
 
     /// True when nothing was added yet.

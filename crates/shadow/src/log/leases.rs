@@ -19,13 +19,13 @@ impl<T> Leases<T> {
 
     /// Locks a writer for a single commit; waits while it is leased.
     #[inline]
-    pub(crate) fn lock(&self, slot: usize) -> Locked<'_, T> {
+    pub(crate) fn lock(&self, slot: usize) -> LockedWriter<'_, T> {
         let guard = self.slots[slot].lock();
-        if guard.is_some() { Locked(guard) } else { self.wait_for(slot, guard) }
+        if guard.is_some() { LockedWriter(guard) } else { self.wait_for(slot, guard) }
     }
 
     #[cold]
-    fn wait_for<'a>(&'a self, slot: usize, mut guard: MutexGuard<'a, Option<T>>) -> Locked<'a, T> {
+    fn wait_for<'a>(&'a self, slot: usize, mut guard: MutexGuard<'a, Option<T>>) -> LockedWriter<'a, T> {
         while guard.is_none() {
             let ticket = self.returned.ticket();
             drop(guard);
@@ -36,7 +36,7 @@ impl<T> Leases<T> {
                 guard = self.slots[slot].lock();
             }
         }
-        Locked(guard)
+        LockedWriter(guard)
     }
 
     /// Takes a writer that is free, if there is one: one that is `near` while there are some.
@@ -77,9 +77,9 @@ impl<T> Leases<T> {
 }
 
 /// A writer that is locked for one commit.
-pub(crate) struct Locked<'a, T>(MutexGuard<'a, Option<T>>);
+pub(crate) struct LockedWriter<'a, T>(MutexGuard<'a, Option<T>>);
 
-impl<T> std::ops::Deref for Locked<'_, T> {
+impl<T> std::ops::Deref for LockedWriter<'_, T> {
     type Target = T;
 
     #[inline]
@@ -88,7 +88,7 @@ impl<T> std::ops::Deref for Locked<'_, T> {
     }
 }
 
-impl<T> std::ops::DerefMut for Locked<'_, T> {
+impl<T> std::ops::DerefMut for LockedWriter<'_, T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
         self.0.as_mut().expect("the slot was full when it was locked")

@@ -13,8 +13,8 @@ use crate::layout::{AT_GENERATION, AT_MARKER, IN_LOG_HEAD, IN_LOG_UPTO, ShadowLa
 use crate::order::{Generation, Order};
 use crate::recovery::search::{LogEnd, any_behind};
 use crate::recovery::threads::Threads;
-use crate::recovery::verifier::{Verifier, corrupt, durable_word};
-use mangrove_pool::{Range, Region};
+use crate::recovery::verifier::{GroupVerifier, corrupt, durable_word};
+use mangrove_pool::{ByteRange, Region};
 use mangrove_sys::fan_out;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -92,12 +92,12 @@ pub(crate) fn scan(
     if ends == LogEnds::Empty {
         return Ok(scan);
     }
-    let verifier = Verifier { region, layout, len, usable, generation };
+    let verifier = GroupVerifier { region, layout, len, usable, generation };
     // Spilled atomic groups that are not applied. There is at most one: the next is begun when the last has been
     // applied.
     let mut spilled = 0;
     // Before any ring is read: what is read of a hole may count as data.
-    let rings = Range { offset: layout.ring(0, 0), len: layout.image_start() - layout.ring(0, 0) };
+    let rings = ByteRange { offset: layout.ring(0, 0), len: layout.image_start() - layout.ring(0, 0) };
     let data = region.data_ranges(rings);
     for (log, &upto_of_log) in logs.zip(&uptos) {
         let (head, limit) = (scan.starts[log], scan.starts[log] + layout.ring_bytes);
@@ -147,7 +147,7 @@ pub(crate) fn scan(
 
 /// What may be the atomic groups of a log from `head` on, by their first words alone. The last one may have a number
 /// smaller than those before: then it is no atomic group, or two stand in the wrong order.
-fn walk(verifier: &Verifier<'_>, log: usize, head: u64, limit: u64) -> Vec<FoundGroup> {
+fn walk(verifier: &GroupVerifier<'_>, log: usize, head: u64, limit: u64) -> Vec<FoundGroup> {
     let mut walked: Vec<FoundGroup> = Vec::new();
     let mut position = head;
     while let Some(unit) = verifier.head(log, position, limit) {
@@ -177,7 +177,7 @@ struct Verified {
 }
 
 /// Compares the atomic groups of a log with their checksums.
-fn verify(verifier: &Verifier<'_>, walked: &[FoundGroup], limit: u64, threads: &Threads) -> Verified {
+fn verify(verifier: &GroupVerifier<'_>, walked: &[FoundGroup], limit: u64, threads: &Threads) -> Verified {
     let Some((first, last)) = walked.first().zip(walked.last()) else {
         return Verified { count: 0, spills: Vec::new() };
     };

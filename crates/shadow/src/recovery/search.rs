@@ -6,8 +6,8 @@
 
 use crate::layout::{COMMIT_BYTES, HEAD_KINDS, ShadowLayout};
 use crate::recovery::threads::Threads;
-use crate::recovery::verifier::Verifier;
-use mangrove_pool::Range;
+use crate::recovery::verifier::GroupVerifier;
+use mangrove_pool::ByteRange;
 use mangrove_sys::fan_out;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -27,13 +27,13 @@ pub(crate) struct LogEnd<'a> {
     /// Atomic groups that follow have numbers from here on.
     pub(crate) seq_min: u64,
     /// The parts of the region, in order, outside of which the ring is zero.
-    pub(crate) data: &'a [Range],
+    pub(crate) data: &'a [ByteRange],
 }
 
 /// Whether a whole atomic group stands after the end of the log. (Atomic groups of earlier laps have smaller numbers,
 /// and name other positions, or are summed with them; those of earlier openings, and bytes that only look like one,
 /// fail the checksum. In a ring full of such bytes, nothing is proved.)
-pub(crate) fn any_behind(verifier: &Verifier<'_>, end: &LogEnd<'_>, threads: &Threads) -> bool {
+pub(crate) fn any_behind(verifier: &GroupVerifier<'_>, end: &LogEnd<'_>, threads: &Threads) -> bool {
     let chunks = chunks(verifier.layout, end);
     let bytes = chunks.iter().map(|chunk| chunk.end - chunk.start).sum();
     let next = AtomicUsize::new(0);
@@ -78,11 +78,11 @@ fn chunks(layout: &ShadowLayout, end: &LogEnd<'_>) -> Vec<std::ops::Range<u64>> 
 
 /// The positions of a chunk where the head of an atomic group may stand.
 fn candidates(
-    verifier: &Verifier<'_>,
+    verifier: &GroupVerifier<'_>,
     end: &LogEnd<'_>,
     chunk: std::ops::Range<u64>,
 ) -> impl Iterator<Item = u64> {
-    let Verifier { region, layout, .. } = *verifier;
+    let GroupVerifier { region, layout, .. } = *verifier;
     let start = layout.ring(end.log, chunk.start);
     let positions = chunk.clone().step_by(layout.unit_align() as usize);
     positions.filter(move |&at| {

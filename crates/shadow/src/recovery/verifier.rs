@@ -1,8 +1,9 @@
 //! Compares atomic groups with their checksums, and what they change with the working copy's length.
 
 use crate::layout::{
-    COMMIT_BYTES, CommitRecord, KIND_REDO, KIND_SPILL, KIND_WORDS, REDO_BYTES, SPILL_BYTES, ShadowLayout,
-    Unit, WORD_BYTES, WORDS_BYTES, WORDS_COMMIT_BYTES, WordsCommit, crcs_of_words, le_bytes, redo_total,
+    COMMIT_BYTES, CommitRecord, GroupHead, KIND_REDO, KIND_SPILL, KIND_WORDS, REDO_BYTES, SPILL_BYTES,
+    ShadowLayout, WORD_BYTES, WORDS_BYTES, WORDS_COMMIT_BYTES, WordsCommit, crcs_of_words, le_bytes,
+    redo_total,
 };
 use crate::order::Generation;
 use crate::replay::apply::{RingWords, read_unit, word};
@@ -25,7 +26,7 @@ pub(crate) fn durable_word(region: &Region, at: u64) -> u64 {
 }
 
 /// Compares atomic groups with their checksums, and their ranges with the working copy's length.
-pub(crate) struct Verifier<'a> {
+pub(crate) struct GroupVerifier<'a> {
     pub(crate) region: &'a Region,
     pub(crate) layout: &'a ShadowLayout,
     /// Bytes of the working copy.
@@ -36,10 +37,10 @@ pub(crate) struct Verifier<'a> {
     pub(crate) generation: Generation,
 }
 
-impl Verifier<'_> {
+impl GroupVerifier<'_> {
     /// What stands at `position` and may be the head of an atomic group that ends before `limit`.
     #[inline]
-    pub(crate) fn head(&self, log: usize, position: u64, limit: u64) -> Option<Unit> {
+    pub(crate) fn head(&self, log: usize, position: u64, limit: u64) -> Option<GroupHead> {
         let unit = read_unit(self.region, self.layout, log, position);
         unit.filter(|unit| position < limit && unit.bytes() <= limit - position)
     }
@@ -52,14 +53,14 @@ impl Verifier<'_> {
         position: u64,
         limit: u64,
         summed: &mut u64,
-    ) -> Result<(Unit, Option<[u64; 4]>)> {
+    ) -> Result<(GroupHead, Option<[u64; 4]>)> {
         let Some(unit) = self.head(log, position, limit) else {
             return corrupt(self.layout.ring(log, position), "no unit stands where the log goes on");
         };
         *summed += COMMIT_BYTES;
         let spill = match &unit {
-            Unit::Records(commit) => self.records(log, position, commit, summed)?,
-            Unit::Words(commit) => {
+            GroupHead::Records(commit) => self.records(log, position, commit, summed)?,
+            GroupHead::Words(commit) => {
                 self.words_unit(log, position, commit, summed)?;
                 None
             }

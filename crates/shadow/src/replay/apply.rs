@@ -1,7 +1,7 @@
 //! Reads published atomic groups from the rings, and applies them to the durable copy.
 
 use crate::layout::{
-    COMMIT_BYTES, KIND_REDO, KIND_SPILL, KIND_WORDS, ShadowLayout, Unit, WORD_BYTES, WORDS_BYTES,
+    COMMIT_BYTES, GroupHead, KIND_REDO, KIND_SPILL, KIND_WORDS, ShadowLayout, WORD_BYTES, WORDS_BYTES,
     WORDS_COMMIT_BYTES, redo_total,
 };
 use crate::replay::stripes::Stripes;
@@ -22,11 +22,16 @@ pub(crate) fn word(region: &Region, layout: &ShadowLayout, log: usize, position:
 }
 
 /// The head of the atomic group at a position, if there is one.
-pub(crate) fn read_unit(region: &Region, layout: &ShadowLayout, log: usize, position: u64) -> Option<Unit> {
+pub(crate) fn read_unit(
+    region: &Region,
+    layout: &ShadowLayout,
+    log: usize,
+    position: u64,
+) -> Option<GroupHead> {
     region.reading(layout.ring(log, position), 8);
     // Version 1: the head may wrap around the ring's end.
     let words = [0, 8, 16, 24].map(|at| word(region, layout, log, position + at));
-    Unit::decode(words, position, layout.unit_align())
+    GroupHead::decode(words, position, layout.unit_align())
 }
 
 /// Reads the words of a ring in turn, without a division for each.
@@ -80,13 +85,13 @@ impl<S: Stripes> Stage<S> {
         layout: &ShadowLayout,
         log: usize,
         position: u64,
-        unit: &Unit,
+        unit: &GroupHead,
         mut touched: impl FnMut(u64, u64),
     ) -> u64 {
         prefetch_read(region.base().wrapping_add((layout.ring(log, position) + AHEAD_BYTES) as usize));
         let commit = match unit {
-            Unit::Records(commit) => commit,
-            Unit::Words(commit) => {
+            GroupHead::Records(commit) => commit,
+            GroupHead::Words(commit) => {
                 let first = position + WORDS_COMMIT_BYTES;
                 return self.apply_words(region, layout, log, first, commit.count, &mut touched);
             }

@@ -14,8 +14,8 @@
 use crate::homes::Homes;
 use crate::layout::ShadowLayout;
 use crate::replay::apply::read_unit;
-use crate::replay::part::{Done, Frees, Part, StepEnd};
-use crate::replay::rounds::Rounds;
+use crate::replay::part::{Done, Frees, ReplayPart, StepEnd};
+use crate::replay::rounds::ReplayRounds;
 use crate::replay::stripes::SomeStripes;
 use crate::sync::give_way;
 use mangrove_pool::Region;
@@ -47,9 +47,9 @@ struct Job {
 struct Shared {
     region: Region,
     layout: ShadowLayout,
-    parts: Box<[Mutex<Part<SomeStripes>>]>,
+    parts: Box<[Mutex<ReplayPart<SomeStripes>>]>,
     job: RwLock<Job>,
-    rounds: Rounds,
+    rounds: ReplayRounds,
     has_panicked: AtomicBool,
 }
 
@@ -100,13 +100,13 @@ impl Crew {
         count: usize,
         in_turn: bool,
     ) -> Self {
-        let part = |number| Mutex::new(Part::new(SomeStripes::of(number, count, layout.capacity)));
+        let part = |number| Mutex::new(ReplayPart::new(SomeStripes::of(number, count, layout.capacity)));
         let shared = Arc::new(Shared {
             region: region.clone(),
             layout: *layout,
             parts: (0..count).map(part).collect(),
             job: RwLock::default(),
-            rounds: Rounds::new(count),
+            rounds: ReplayRounds::new(count),
             has_panicked: AtomicBool::new(false),
         });
         let start = |number| {

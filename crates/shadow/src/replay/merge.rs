@@ -7,7 +7,7 @@
 //! 1. A candidate is in exactly one of table, list of distant ones, and heap.
 //! 2. Numbers in the table lie less than `TABLE_LEN` above the last one that was taken, so no two share an entry.
 
-use crate::layout::{ShadowLayout, Unit};
+use crate::layout::{GroupHead, ShadowLayout};
 use crate::replay::apply::read_unit;
 use mangrove_pool::Region;
 use std::cmp::Reverse;
@@ -33,7 +33,7 @@ enum ByNumber {
 
 /// The first published atomic group of each log that has not been applied.
 pub(crate) struct FirstUnits {
-    units: Vec<Option<Unit>>,
+    units: Vec<Option<GroupHead>>,
     by_number: ByNumber,
     /// The number of the last one taken.
     taken: u64,
@@ -88,7 +88,7 @@ impl FirstUnits {
         self.put(log, unit);
     }
 
-    fn put(&mut self, log: usize, unit: Option<Unit>) {
+    fn put(&mut self, log: usize, unit: Option<GroupHead>) {
         self.units[log] = unit;
         let Some(unit) = unit else { return };
         match &mut self.by_number {
@@ -104,7 +104,7 @@ impl FirstUnits {
     }
 
     /// Takes the candidate with the least number.
-    pub(crate) fn next(&mut self) -> Option<(usize, Unit)> {
+    pub(crate) fn next(&mut self) -> Option<(usize, GroupHead)> {
         let log = match &mut self.by_number {
             ByNumber::Dense { table, distant } => {
                 let entry = &mut table[((self.taken + 1) % TABLE_LEN) as usize];
@@ -147,8 +147,8 @@ mod tests {
         (*seed >> 33) % below
     }
 
-    fn unit(seq: u64) -> Unit {
-        Unit::Records(CommitRecord { bytes: 64, seq, position: 0, records: 0, crc: 0 })
+    fn unit(seq: u64) -> GroupHead {
+        GroupHead::Records(CommitRecord { bytes: 64, seq, position: 0, records: 0, crc: 0 })
     }
 
     /// Deals `numbers` to logs, of which some rest for long, and takes them out again.

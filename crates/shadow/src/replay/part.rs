@@ -1,7 +1,7 @@
 //! What one of the replayer's threads does to the durable copy: it applies atomic groups within its stripes, and
 //! flushes the lines that it changed.
 
-use crate::layout::{ShadowLayout, Unit};
+use crate::layout::{GroupHead, ShadowLayout};
 use crate::replay::apply::Stage;
 use crate::replay::shares::ShareLines;
 use crate::replay::stripes::Stripes;
@@ -32,7 +32,7 @@ pub(crate) struct Done {
 }
 
 /// The state of one thread.
-pub(crate) struct Part<S> {
+pub(crate) struct ReplayPart<S> {
     stage: Stage<S>,
     lines: ShareLines,
     applied: u64,
@@ -40,7 +40,7 @@ pub(crate) struct Part<S> {
     pub(crate) done: Done,
 }
 
-impl<S: Stripes> Part<S> {
+impl<S: Stripes> ReplayPart<S> {
     pub(crate) fn new(stripes: S) -> Self {
         Self { stage: Stage::new(stripes), lines: ShareLines::default(), applied: 0, done: Done::default() }
     }
@@ -52,7 +52,7 @@ impl<S: Stripes> Part<S> {
         region: &Region,
         layout: &ShadowLayout,
         (log, position): (usize, u64),
-        unit: &Unit,
+        unit: &GroupHead,
     ) {
         let lines = &mut self.lines;
         let touched = |offset, len| lines.insert(offset, len);

@@ -20,7 +20,7 @@ use crate::layout::{IN_LOG_HEAD, IN_LOG_UPTO, ShadowLayout};
 use crate::replay::crew::Crew;
 use crate::replay::handover::Handover;
 use crate::replay::merge::FirstUnits;
-use crate::replay::part::{Done, Frees, Part, StepEnd};
+use crate::replay::part::{Done, Frees, ReplayPart, StepEnd};
 use crate::replay::shares::{Share, Shares};
 use crate::replay::stripes::AllStripes;
 use mangrove_pool::Region;
@@ -42,7 +42,7 @@ pub(crate) enum Aim {
 
 /// What a step of the replayer did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Step {
+pub(crate) enum ReplayStep {
     /// There was nothing to do.
     Nothing,
     /// It applied all that was published.
@@ -54,7 +54,7 @@ pub(crate) enum Step {
 /// Who applies.
 enum Appliers {
     /// The thread that merges, while it does.
-    One(Box<Part<AllStripes>>),
+    One(Box<ReplayPart<AllStripes>>),
     /// Several threads, what was merged before.
     Many(Crew),
 }
@@ -88,7 +88,7 @@ impl Replayer {
             stamped,
             applied,
             shares: Shares::default(),
-            appliers: Appliers::One(Box::new(Part::new(AllStripes))),
+            appliers: Appliers::One(Box::new(ReplayPart::new(AllStripes))),
             units: 0,
             bytes: 0,
             flushed_bytes: 0,
@@ -130,7 +130,7 @@ impl Replayer {
         layout: &ShadowLayout,
         handover: &Handover,
         aim: Aim,
-    ) -> Step {
+    ) -> ReplayStep {
         let share = (layout.ring_bytes / SHARES).max(1);
         let reached = self.reached;
         self.merge_share(region, layout, handover, share);
@@ -167,10 +167,10 @@ impl Replayer {
             self.applied = self.reached;
         }
         match freed {
-            Some(_) => Step::Share,
-            None if is_full => Step::Share,
-            None if self.reached > reached => Step::AllApplied,
-            None => Step::Nothing,
+            Some(_) => ReplayStep::Share,
+            None if is_full => ReplayStep::Share,
+            None if self.reached > reached => ReplayStep::AllApplied,
+            None => ReplayStep::Nothing,
         }
     }
 

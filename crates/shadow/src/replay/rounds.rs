@@ -8,7 +8,7 @@
 use crate::sync::{AtomicBool, AtomicU64, EventCount, Ordering};
 
 /// Rounds of some threads, which have numbers.
-pub(crate) struct Rounds {
+pub(crate) struct ReplayRounds {
     /// For each thread: the rounds that it was named for.
     given: Box<[AtomicU64]>,
     /// Threads that have not ended the round.
@@ -20,7 +20,7 @@ pub(crate) struct Rounds {
     ended: EventCount,
 }
 
-impl Rounds {
+impl ReplayRounds {
     pub(crate) fn new(threads: usize) -> Self {
         Self {
             given: (0..threads).map(|_| AtomicU64::new(0)).collect(),

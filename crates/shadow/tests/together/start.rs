@@ -1,6 +1,6 @@
 //! Starting copy on write: ready at once, the same bytes, damage noticed in the background; and faults of the disk.
 
-use mangrove_pool::{Fault, FaultKind, Faulty, Operation, OsStorage};
+use mangrove_pool::{Fault, FaultKind, Faulty, FaultyOperation, OsStorage};
 use mangrove_shadow::{Create, Error, Latency, Medium, Options, Shadow, Start};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -119,7 +119,7 @@ fn faulty(path: &std::path::Path) -> (Faulty, Shadow) {
     (storage, shadow)
 }
 
-fn fault(operation: Operation, code: i32) -> Fault {
+fn fault(operation: FaultyOperation, code: i32) -> Fault {
     Fault { file: None, operations: vec![operation], nth: 0, kind: FaultKind::Errno(code) }
 }
 
@@ -136,7 +136,7 @@ fn damage_in_a_page_of_an_interrupted_checkpoint_is_not_sealed() {
         shadow.checkpoint().unwrap();
         bytes(&shadow)[..8].fill(8);
         shadow.commit(0, &[(base, 8)]).unwrap();
-        let (file, operations) = (Some("image".to_owned()), vec![Operation::Sync]);
+        let (file, operations) = (Some("image".to_owned()), vec![FaultyOperation::Sync]);
         storage.plant(Fault { file, operations, nth: 0, kind: FaultKind::Halt });
         shadow.checkpoint().unwrap_err();
         drop(shadow);
@@ -167,7 +167,7 @@ fn damage_in_a_page_of_an_interrupted_checkpoint_is_not_sealed() {
 fn a_failed_write_latches_and_what_was_acknowledged_stays() {
     const EIO: i32 = 5;
     let dir = tempfile::tempdir().unwrap();
-    for (n, operation) in [Operation::Write, Operation::Sync].into_iter().enumerate() {
+    for (n, operation) in [FaultyOperation::Write, FaultyOperation::Sync].into_iter().enumerate() {
         let path = dir.path().join(n.to_string());
         let (storage, shadow) = faulty(&path);
         let base = shadow.base() as usize;
@@ -198,7 +198,7 @@ fn a_long_unit_that_finds_no_room_is_refused_and_nothing_else() {
     let (storage, shadow) = faulty(&path);
     let base = shadow.base() as usize;
     bytes(&shadow).fill(3);
-    storage.plant(fault(Operation::Write, ENOSPC));
+    storage.plant(fault(FaultyOperation::Write, ENOSPC));
     let error = shadow.commit(0, &[(base, LEN)]).unwrap_err();
     assert!(matches!(error, Error::NoSpace { .. }), "{error}");
     assert!(storage.struck());

@@ -2,13 +2,13 @@
 //! touches in one transaction, so that what a crash splits contradicts itself.
 
 use super::ledger::{Findings, Ledger, operation, stamp};
-use crate::value::Operation;
+use crate::value::WriterOperation;
 use mangrove::heap::{Heap, HeapResult, Pod, Ptr, Stop, Tx, Zeroable, field};
 use std::collections::BTreeSet;
 
 /// What each account begins with.
 const BALANCE: u64 = 1_000;
-/// Threads that can have a receipt: as many as an [`Operation`] can name.
+/// Threads that can have a receipt: as many as an [`WriterOperation`] can name.
 const THREAD_COUNT: usize = 256;
 const ROOT: &str = "bank";
 
@@ -44,7 +44,7 @@ struct Receipt {
 
 impl Bank {
     /// The money, summed, and the last transfer of `thread`, all of one instant.
-    fn sum_and_last(self, tx: &mut Tx<'_>, thread: u8) -> Result<(u64, Option<Operation>), Stop> {
+    fn sum_and_last(self, tx: &mut Tx<'_>, thread: u8) -> Result<(u64, Option<WriterOperation>), Stop> {
         let mut sum = 0;
         for i in 0..self.account_count as usize {
             sum += tx.read(field!(self.accounts.add(i), Account, balance))?;
@@ -82,7 +82,7 @@ impl Ledger for Bank {
     }
 
     /// One transfer, chosen by `noise`, in the transaction `tx`.
-    fn operate(self, tx: &mut Tx<'_>, of: Operation, noise: u64) -> Result<(), Stop> {
+    fn operate(self, tx: &mut Tx<'_>, of: WriterOperation, noise: u64) -> Result<(), Stop> {
         let account = |i: u64| self.accounts.add((i % self.account_count) as usize);
         let (from, to) = (account(noise >> 32), account(noise >> 8));
         let stamp = stamp(of);
@@ -102,7 +102,7 @@ impl Ledger for Bank {
         last.some().map_or(Ok(()), |last| tx.free(last))
     }
 
-    fn look(self, tx: &mut Tx<'_>, thread: u8) -> Result<Result<Option<Operation>, String>, Stop> {
+    fn look(self, tx: &mut Tx<'_>, thread: u8) -> Result<Result<Option<WriterOperation>, String>, Stop> {
         let (sum, last) = self.sum_and_last(tx, thread)?;
         Ok(if sum == self.total() {
             Ok(last)
@@ -197,7 +197,7 @@ mod tests {
         assert_eq!(examine(&heap).unwrap().problems, Vec::<String>::new(), "without a bank");
         let bank = Bank::open(&heap, ACCOUNTS).unwrap();
         for number in 1..=500 {
-            let of = Operation { round: 3, thread: (number % 2) as u8, number };
+            let of = WriterOperation { round: 3, thread: (number % 2) as u8, number };
             heap.transaction(|tx| bank.operate(tx, of, crate::value::mix(u64::from(number)))).unwrap();
         }
         let findings = examine(&heap).unwrap();
@@ -225,7 +225,7 @@ mod tests {
 
     #[test]
     fn a_transfer_without_its_receipt_is_found() {
-        let by = Operation { round: 3, thread: 0, number: 501 };
+        let by = WriterOperation { round: 3, thread: 0, number: 501 };
         finds("account 9 has the transfer r3t0 501", |tx, bank| {
             tx.write(field!(bank.accounts.add(9), Account, stamp), stamp(by))
         });

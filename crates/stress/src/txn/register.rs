@@ -3,7 +3,7 @@
 //! longest leaves.
 
 use super::ledger::{Findings, Ledger, operation, stamp};
-use crate::value::{Operation, mix};
+use crate::value::{WriterOperation, mix};
 use mangrove::heap::{Heap, HeapBytes, HeapMap, HeapOrderedMap, HeapQueue, HeapResult, HeapVec, Stop, Tx};
 use std::collections::BTreeMap;
 
@@ -52,7 +52,7 @@ impl Register {
     }
 
     /// Whether the collections contradict each other. All of one instant.
-    fn judge(self, tx: &mut Tx<'_>, problems: &mut Vec<String>) -> Result<Vec<Operation>, Stop> {
+    fn judge(self, tx: &mut Tx<'_>, problems: &mut Vec<String>) -> Result<Vec<WriterOperation>, Stop> {
         let queue: Vec<u64> = self.queue.iter(tx).collect::<Result<_, _>>()?;
         let counts: Vec<u64> = self.counts.iter(tx).collect::<Result<_, _>>()?;
         let mut names = BTreeMap::new();
@@ -102,7 +102,7 @@ impl Ledger for Register {
         heap.transaction(Self::at)
     }
 
-    fn operate(self, tx: &mut Tx<'_>, of: Operation, _noise: u64) -> Result<(), Stop> {
+    fn operate(self, tx: &mut Tx<'_>, of: WriterOperation, _noise: u64) -> Result<(), Stop> {
         let (stamp, thread) = (stamp(of), u64::from(of.thread));
         self.queue.push(tx, stamp)?;
         let handle = HeapBytes::new(tx, &name(stamp))?;
@@ -121,7 +121,7 @@ impl Ledger for Register {
         self.count(tx, LEFT)
     }
 
-    fn look(self, tx: &mut Tx<'_>, thread: u8) -> Result<Result<Option<Operation>, String>, Stop> {
+    fn look(self, tx: &mut Tx<'_>, thread: u8) -> Result<Result<Option<WriterOperation>, String>, Stop> {
         let lengths = [self.queue.len(tx)?, self.names.len(tx)?, self.stamps.len(tx)?];
         if lengths.iter().any(|len| *len != lengths[0]) {
             return Ok(Err(format!("queue, ordered map and hash map have {lengths:?} operations")));
@@ -158,7 +158,7 @@ mod tests {
         assert_eq!(Register::examine(&heap).unwrap().problems, Vec::<String>::new(), "without a register");
         let register = Register::open(&heap, 0).unwrap();
         for number in 1..=500 {
-            let of = Operation { round: 3, thread: (number % 2) as u8, number };
+            let of = WriterOperation { round: 3, thread: (number % 2) as u8, number };
             heap.transaction(|tx| register.operate(tx, of, 0)).unwrap();
         }
         let findings = Register::examine(&heap).unwrap();
@@ -178,7 +178,7 @@ mod tests {
     #[test]
     fn half_an_operation_is_found() {
         finds("the hash map has 299 operations", |tx, register| {
-            let of = Operation { round: 3, thread: 0, number: 400 };
+            let of = WriterOperation { round: 3, thread: 0, number: 400 };
             register.stamps.remove(tx, &name(stamp(of))).map(drop)
         });
         finds("500 operations were counted; 200 have left, 299 are there", |tx, register| {
@@ -189,7 +189,7 @@ mod tests {
 
     #[test]
     fn an_operation_that_nobody_made_is_found() {
-        let of = Operation { round: 3, thread: 1, number: 501 };
+        let of = WriterOperation { round: 3, thread: 1, number: 501 };
         finds("r3t1 501 is in the queue, and its thread has not made it", |tx, register| {
             register.queue.push(tx, stamp(of))
         });
@@ -198,7 +198,7 @@ mod tests {
     #[test]
     fn another_name_is_found() {
         finds("the ordered map has 300 operations", |tx, register| {
-            let of = Operation { round: 3, thread: 0, number: 400 };
+            let of = WriterOperation { round: 3, thread: 0, number: 400 };
             let other = HeapBytes::new(tx, b"another name")?;
             register.names.insert(tx, &stamp(of), other).map(drop)
         });

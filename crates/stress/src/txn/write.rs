@@ -1,7 +1,7 @@
 //! `mangrove-stress txn write`: threads change a ledger until killed, while others look at all of it.
 
 use super::ledger::Ledger;
-use crate::value::{Operation, mix};
+use crate::value::{WriterOperation, mix};
 use crate::write::{Args, say};
 use mangrove::heap::Heap;
 use std::fs::File;
@@ -60,7 +60,7 @@ fn write<L: Ledger>(
             break;
         }
         noise = mix(noise.wrapping_add(0x9e37_79b9_7f4a_7c15));
-        let of = Operation { round: args.round, thread, number };
+        let of = WriterOperation { round: args.round, thread, number };
         say(out, format_args!("> {of} p counter{thread}\n"))?;
         heap.transaction(|tx| ledger.operate(tx, of, noise))?;
         say(out, format_args!("< {of}\n"))?;

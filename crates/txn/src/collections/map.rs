@@ -3,7 +3,7 @@
 use super::counter::{self, Counter, PART_COUNT};
 use super::handle::{AT_SHAPE, KIND_MAP, at_root, handle, shape, steps};
 use super::key::HeapKey;
-use super::map_table::{AT_ENTRIES, BUCKET_KEYS, Bucket, Table, Tags, next_of};
+use super::map_table::{AT_ENTRIES, BUCKET_KEYS, Bucket, MapTable, Tags, next_of};
 use super::reads::Reads;
 use crate::heap::{Ptr, Stop, Tx};
 use bytemuck::Pod;
@@ -108,7 +108,7 @@ impl<K: HeapKey, V: Pod> HeapMap<K, V> {
 
     fn make_table(self, tx: &mut Tx<'_>) -> Result<(), Stop> {
         let bucket = Self::make_bucket(tx, 0)?;
-        Table::make(tx, bucket)?.write(tx, self.address() + AT_TABLE)
+        MapTable::make(tx, bucket)?.write(tx, self.address() + AT_TABLE)
     }
 
     fn make_bucket(tx: &mut Tx<'_>, depth: u32) -> Result<Bucket, Stop> {
@@ -116,8 +116,8 @@ impl<K: HeapKey, V: Pod> HeapMap<K, V> {
     }
 
     #[inline(always)]
-    fn table<R: Reads>(self, reads: &mut R) -> Result<Table, R::Stop> {
-        Table::read(reads, self.address() + AT_TABLE)
+    fn table<R: Reads>(self, reads: &mut R) -> Result<MapTable, R::Stop> {
+        MapTable::read(reads, self.address() + AT_TABLE)
     }
 
     #[inline(always)]
@@ -263,7 +263,7 @@ impl<K: HeapKey, V: Pod> HeapMap<K, V> {
     }
 
     /// Gives the keys whose hashes have one more bit set to a bucket of their own.
-    fn split(self, tx: &mut Tx<'_>, table: Table, slot: usize, bucket: Bucket) -> Result<(), Stop> {
+    fn split(self, tx: &mut Tx<'_>, table: MapTable, slot: usize, bucket: Bucket) -> Result<(), Stop> {
         let seed = self.seed(tx)?;
         let depth = bucket.tags(tx)?.depth();
         let new = Self::make_bucket(tx, depth + 1)?;

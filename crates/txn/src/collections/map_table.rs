@@ -144,9 +144,9 @@ impl Bucket {
 
 /// A table: the word that describes it.
 #[derive(Clone, Copy)]
-pub(super) struct Table(u64);
+pub(super) struct MapTable(u64);
 
-impl Table {
+impl MapTable {
     /// A table with one bucket at slot 0.
     pub(super) fn make(tx: &mut Tx<'_>, bucket: Bucket) -> Result<Self, Stop> {
         let page = tx.alloc_array::<u64>(1 << LEVEL_FIRST)?;

@@ -4,7 +4,7 @@
 //! from its key on, and the link is the child with the keys before all of them.
 
 use super::key::HeapKey;
-use super::order::{Order, WIDTH};
+use super::order::{EntryOrder, WIDTH};
 use super::reads::Reads;
 use crate::heap::{Ptr, Stop, Tx};
 use bytemuck::Pod;
@@ -22,18 +22,18 @@ pub(super) const SMALL_MAX: usize = 5;
 
 /// The address of a node with payloads of type `P`.
 #[derive(Debug)]
-pub(super) struct Node<K, P> {
+pub(super) struct NodePtr<K, P> {
     pub(super) address: usize,
     of: PhantomData<fn() -> (K, P)>,
 }
 
-impl<K, P> Clone for Node<K, P> {
+impl<K, P> Clone for NodePtr<K, P> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<K, P> Copy for Node<K, P> {}
+impl<K, P> Copy for NodePtr<K, P> {}
 
 /// A node that was split off, and the key that separates it from the one before it.
 pub(super) struct Split<K> {
@@ -41,7 +41,7 @@ pub(super) struct Split<K> {
     pub(super) right: usize,
 }
 
-impl<K: HeapKey, P: Pod> Node<K, P> {
+impl<K: HeapKey, P: Pod> NodePtr<K, P> {
     const ALIGN: usize = if align_of::<K>() > align_of::<P>() { align_of::<K>() } else { align_of::<P>() };
     const KEYS: usize = AT_KEYS.next_multiple_of(align_of::<K>());
     const PAYLOADS: usize = (Self::KEYS + WIDTH * size_of::<K>()).next_multiple_of(align_of::<P>());
@@ -55,17 +55,17 @@ impl<K: HeapKey, P: Pod> Node<K, P> {
     /// A node without entries.
     pub(super) fn make(tx: &mut Tx<'_>, link: u64) -> Result<Self, Stop> {
         let node = Self::at(tx.alloc_bytes(Self::BYTES, Self::ALIGN)?);
-        node.set_order(tx, Order::EMPTY)?;
+        node.set_order(tx, EntryOrder::EMPTY)?;
         node.set_link(tx, link)?;
         Ok(node)
     }
 
     #[inline(always)]
-    pub(super) fn order<R: Reads>(self, reads: &mut R) -> Result<Order, R::Stop> {
-        Ok(Order(reads.word(self.address + AT_ORDER)?))
+    pub(super) fn order<R: Reads>(self, reads: &mut R) -> Result<EntryOrder, R::Stop> {
+        Ok(EntryOrder(reads.word(self.address + AT_ORDER)?))
     }
 
-    pub(super) fn set_order(self, tx: &mut Tx<'_>, order: Order) -> Result<(), Stop> {
+    pub(super) fn set_order(self, tx: &mut Tx<'_>, order: EntryOrder) -> Result<(), Stop> {
         tx.write(Ptr::at(self.address + AT_ORDER), order.0)
     }
 
@@ -89,7 +89,12 @@ impl<K: HeapKey, P: Pod> Node<K, P> {
     }
 
     #[inline(always)]
-    pub(super) fn key<R: Reads>(self, reads: &mut R, order: Order, position: usize) -> Result<K, R::Stop> {
+    pub(super) fn key<R: Reads>(
+        self,
+        reads: &mut R,
+        order: EntryOrder,
+        position: usize,
+    ) -> Result<K, R::Stop> {
         reads.read(self.key_at(order.place(position)))
     }
 
@@ -97,7 +102,7 @@ impl<K: HeapKey, P: Pod> Node<K, P> {
     pub(super) fn payload<R: Reads>(
         self,
         reads: &mut R,
-        order: Order,
+        order: EntryOrder,
         position: usize,
     ) -> Result<P, R::Stop> {
         reads.read(self.payload_at(order.place(position)))
@@ -108,7 +113,7 @@ impl<K: HeapKey, P: Pod> Node<K, P> {
     pub(super) fn search<R: Reads>(
         self,
         reads: &mut R,
-        order: Order,
+        order: EntryOrder,
         query: &K::Query,
     ) -> Result<Result<usize, usize>, R::Stop> {
         let (mut from, mut to) = (0, order.len());
@@ -198,13 +203,13 @@ impl<K: HeapKey, P: Pod> Node<K, P> {
     }
 }
 
-impl<K: HeapKey> Node<K, u64> {
+impl<K: HeapKey> NodePtr<K, u64> {
     /// The child at `position`, of one more than there are keys.
     #[inline(always)]
     pub(super) fn child<R: Reads>(
         self,
         reads: &mut R,
-        order: Order,
+        order: EntryOrder,
         position: usize,
     ) -> Result<usize, R::Stop> {
         let child = if position == 0 { self.link(reads)? } else { self.payload(reads, order, position - 1)? };

@@ -8,9 +8,9 @@ pub(super) const WIDTH: usize = 15;
 /// The lowest four bits hold the number of entries; each of the following fours holds where the next entry lies, in
 /// order, and behind them, which places are free.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Order(pub(super) u64);
+pub(super) struct EntryOrder(pub(super) u64);
 
-impl Order {
+impl EntryOrder {
     /// No entries; the places are given out from 0 on.
     pub(super) const EMPTY: Self = Self(0xEDCB_A987_6543_2100);
 
@@ -66,7 +66,7 @@ mod tests {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             (random >> 33) as usize % bound
         };
-        let (mut order, mut list) = (Order::EMPTY, Vec::new());
+        let (mut order, mut list) = (EntryOrder::EMPTY, Vec::new());
         for step in 0..20_000 {
             if list.len() < WIDTH && (list.is_empty() || below(2) == 0) {
                 let position = below(list.len() + 1);
@@ -86,6 +86,6 @@ mod tests {
             let places: Vec<_> = (0..order.len()).map(|position| order.place(position)).collect();
             assert_eq!(places, list, "step {step}");
         }
-        assert_eq!(Order(Order::EMPTY.0 | 3).insert(1), (Order(0xEDCB_A987_6542_1304), 3));
+        assert_eq!(EntryOrder(EntryOrder::EMPTY.0 | 3).insert(1), (EntryOrder(0xEDCB_A987_6542_1304), 3));
     }
 }

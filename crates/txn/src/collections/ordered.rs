@@ -9,8 +9,8 @@
 use super::counter::{self, Counter};
 use super::handle::{AT_SHAPE, KIND_ORDERED, at_root, handle, shape, steps};
 use super::key::HeapKey;
-use super::node::{Node, SMALL_MAX, Split};
-use super::order::Order;
+use super::node::{NodePtr, SMALL_MAX, Split};
+use super::order::EntryOrder;
 use super::reads::Reads;
 use crate::heap::{Ptr, Stop, Tx};
 use bytemuck::Pod;
@@ -109,7 +109,7 @@ impl<K: HeapKey, V: Pod> HeapOrderedMap<K, V> {
 
     /// Begins with one empty leaf.
     fn plant(self, tx: &mut Tx<'_>) -> Result<(), Stop> {
-        let root = Node::<K, V>::make(tx, 0)?.address;
+        let root = NodePtr::<K, V>::make(tx, 0)?.address;
         self.set_tree(tx, Tree { root, height: 0 })
     }
 
@@ -124,7 +124,7 @@ impl<K: HeapKey, V: Pod> HeapOrderedMap<K, V> {
         tx.write(Ptr::at(self.address() + AT_TREE), tree.root as u64 | tree.height as u64)
     }
 
-    fn count(self, tx: &mut Tx<'_>, leaf: Node<K, V>, delta: i64) -> Result<(), Stop> {
+    fn count(self, tx: &mut Tx<'_>, leaf: NodePtr<K, V>, delta: i64) -> Result<(), Stop> {
         // Blocks lie at multiples of 16 and have some hundred bytes: these bits differ from leaf to leaf.
         let choice = (leaf.address as u64 >> 4).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
         Counter(self.address() + AT_COUNTER).add(tx, choice, delta).map(drop)
@@ -132,18 +132,22 @@ impl<K: HeapKey, V: Pod> HeapOrderedMap<K, V> {
 
     /// The leaf where `key` belongs.
     #[inline(always)]
-    fn leaf<R: Reads>(self, reads: &mut R, key: &K::Query) -> Result<Node<K, V>, R::Stop> {
+    fn leaf<R: Reads>(self, reads: &mut R, key: &K::Query) -> Result<NodePtr<K, V>, R::Stop> {
         let Tree { root, height } = self.tree(reads)?;
         let mut at = root;
         for _ in 0..height {
-            at = Self::child(reads, Node::at(at), key)?.1;
+            at = Self::child(reads, NodePtr::at(at), key)?.1;
         }
-        Ok(Node::at(at))
+        Ok(NodePtr::at(at))
     }
 
     /// The child of an inner node for `key`: its position, and itself.
     #[inline(always)]
-    fn child<R: Reads>(reads: &mut R, node: Node<K, u64>, key: &K::Query) -> Result<(usize, usize), R::Stop> {
+    fn child<R: Reads>(
+        reads: &mut R,
+        node: NodePtr<K, u64>,
+        key: &K::Query,
+    ) -> Result<(usize, usize), R::Stop> {
         let order = node.order(reads)?;
         let position = match node.search(reads, order, key)? {
             Ok(equal) => equal + 1,
@@ -153,16 +157,16 @@ impl<K: HeapKey, V: Pod> HeapOrderedMap<K, V> {
     }
 
     /// As `leaf`, with the way there.
-    fn path(self, tx: &mut Tx<'_>, key: &K::Query) -> Result<(Path, Node<K, V>), Stop> {
+    fn path(self, tx: &mut Tx<'_>, key: &K::Query) -> Result<(Path, NodePtr<K, V>), Stop> {
         let Tree { root, height } = self.tree(tx)?;
         let mut path = Path { steps: [(0, 0); HEIGHT_MAX], len: height };
         let mut at = root;
         for step in &mut path.steps[..height] {
-            let (position, child) = Self::child(tx, Node::at(at), key)?;
+            let (position, child) = Self::child(tx, NodePtr::at(at), key)?;
             *step = (at, position);
             at = child;
         }
-        Ok((path, Node::at(at)))
+        Ok((path, NodePtr::at(at)))
     }
 
     /// Where the value of `key` lies, if the key is there: to read or write a part of it, or to do both with one
@@ -236,11 +240,11 @@ impl<K: HeapKey, V: Pod> HeapOrderedMap<K, V> {
         while let Some(Split { separator, right }) = split {
             let Some((parent, position)) = path.pop() else {
                 let Tree { root, height } = self.tree(tx)?;
-                let new = Node::<K, u64>::make(tx, root as u64)?;
+                let new = NodePtr::<K, u64>::make(tx, root as u64)?;
                 new.add_child(tx, 0, Split { separator, right })?;
                 return self.set_tree(tx, Tree { root: new.address, height: height + 1 }).map(|()| None);
             };
-            split = Node::<K, u64>::at(parent).add_child(tx, position, Split { separator, right })?;
+            split = NodePtr::<K, u64>::at(parent).add_child(tx, position, Split { separator, right })?;
         }
         Ok(None)
     }
@@ -260,7 +264,7 @@ impl<K: HeapKey, V: Pod> HeapOrderedMap<K, V> {
         let (mut len, mut is_leaf) = (order.len() - 1, true);
         while len <= SMALL_MAX {
             let Some((parent, position)) = path.pop() else { break };
-            let parent = Node::<K, u64>::at(parent);
+            let parent = NodePtr::<K, u64>::at(parent);
             if !Self::merge(tx, parent, position, is_leaf)? {
                 break;
             }
@@ -271,7 +275,7 @@ impl<K: HeapKey, V: Pod> HeapOrderedMap<K, V> {
     }
 
     /// Merges the child at `position` with a neighbour, if both fit into one node.
-    fn merge(tx: &mut Tx<'_>, parent: Node<K, u64>, position: usize, is_leaf: bool) -> Result<bool, Stop> {
+    fn merge(tx: &mut Tx<'_>, parent: NodePtr<K, u64>, position: usize, is_leaf: bool) -> Result<bool, Stop> {
         let order = parent.order(tx)?;
         for left in [Some(position), position.checked_sub(1)].into_iter().flatten() {
             if left >= order.len() {
@@ -281,14 +285,14 @@ impl<K: HeapKey, V: Pod> HeapOrderedMap<K, V> {
             let other = parent.child(tx, order, left + 1)?;
             let separator = parent.key(tx, order, left)?;
             if is_leaf {
-                let (one, other) = (Node::<K, V>::at(one), Node::<K, V>::at(other));
+                let (one, other) = (NodePtr::<K, V>::at(one), NodePtr::<K, V>::at(other));
                 if !one.fits(tx, other, 0)? {
                     continue;
                 }
                 one.merge_leaf(tx, other)?;
                 separator.discard(tx)?;
             } else {
-                let (one, other) = (Node::<K, u64>::at(one), Node::<K, u64>::at(other));
+                let (one, other) = (NodePtr::<K, u64>::at(one), NodePtr::<K, u64>::at(other));
                 if !one.fits(tx, other, 1)? {
                     continue;
                 }
@@ -304,7 +308,7 @@ impl<K: HeapKey, V: Pod> HeapOrderedMap<K, V> {
     fn shrink(self, tx: &mut Tx<'_>) -> Result<(), Stop> {
         loop {
             let Tree { root, height } = self.tree(tx)?;
-            let node = Node::<K, u64>::at(root);
+            let node = NodePtr::<K, u64>::at(root);
             if height == 0 || node.order(tx)?.len() > 0 {
                 return Ok(());
             }
@@ -334,12 +338,12 @@ impl<K: HeapKey, V: Pod> HeapOrderedMap<K, V> {
     /// The last entry below a node. Leaves may be empty.
     fn last_below<R: Reads>(reads: &mut R, at: usize, height: usize) -> Result<Option<(K, V)>, R::Stop> {
         if height == 0 {
-            let leaf = Node::<K, V>::at(at);
+            let leaf = NodePtr::<K, V>::at(at);
             let order = leaf.order(reads)?;
             let Some(last) = order.len().checked_sub(1) else { return Ok(None) };
             return Ok(Some((leaf.key(reads, order, last)?, leaf.payload(reads, order, last)?)));
         }
-        let node = Node::<K, u64>::at(at);
+        let node = NodePtr::<K, u64>::at(at);
         let order = node.order(reads)?;
         for position in (0..=order.len()).rev() {
             let child = node.child(reads, order, position)?;
@@ -360,7 +364,7 @@ impl<K: HeapKey, V: Pod> HeapOrderedMap<K, V> {
     /// [`Bound`]s.
     #[must_use]
     pub const fn walk_range<B>(self, range: B) -> OrderedWalk<K, V, B> {
-        OrderedWalk { map: self, range, leaf: None, order: Order::EMPTY, position: 0 }
+        OrderedWalk { map: self, range, leaf: None, order: EntryOrder::EMPTY, position: 0 }
     }
 
     /// All keys with their values, in the order of the keys. The transaction is borrowed meanwhile; a loop that needs
@@ -435,7 +439,7 @@ impl<K: HeapKey, V: Pod> HeapOrderedMap<K, V> {
         discard: &mut impl FnMut(&mut Tx<'_>, V) -> Result<(), Stop>,
     ) -> Result<(), Stop> {
         if height == 0 {
-            let leaf = Node::<K, V>::at(at);
+            let leaf = NodePtr::<K, V>::at(at);
             let order = leaf.order(tx)?;
             for position in 0..order.len() {
                 leaf.key(tx, order, position)?.discard(tx)?;
@@ -443,7 +447,7 @@ impl<K: HeapKey, V: Pod> HeapOrderedMap<K, V> {
                 discard(tx, value)?;
             }
         } else {
-            let node = Node::<K, u64>::at(at);
+            let node = NodePtr::<K, u64>::at(at);
             let order = node.order(tx)?;
             for position in 0..=order.len() {
                 let child = node.child(tx, order, position)?;
@@ -465,7 +469,7 @@ pub struct OrderedWalk<K, V, B> {
     range: B,
     /// The leaf with the next entry; none before the first step.
     leaf: Option<usize>,
-    order: Order,
+    order: EntryOrder,
     position: usize,
 }
 
@@ -476,7 +480,7 @@ impl<K: HeapKey, V: Pod, B: RangeBounds<K::Query>> OrderedWalk<K, V, B> {
     /// [`Reads::Stop`].
     pub fn next<R: Reads>(&mut self, reads: &mut R) -> Result<Option<(K, V)>, R::Stop> {
         let mut leaf = match self.leaf {
-            Some(leaf) => Node::<K, V>::at(leaf),
+            Some(leaf) => NodePtr::<K, V>::at(leaf),
             None => self.begin(reads)?,
         };
         while self.position >= self.order.len() {
@@ -484,7 +488,7 @@ impl<K: HeapKey, V: Pod, B: RangeBounds<K::Query>> OrderedWalk<K, V, B> {
             if link == 0 {
                 return Ok(None);
             }
-            leaf = Node::at(link);
+            leaf = NodePtr::at(link);
             (self.leaf, self.order, self.position) = (Some(link), leaf.order(reads)?, 0);
         }
         let key = leaf.key(reads, self.order, self.position)?;
@@ -502,16 +506,16 @@ impl<K: HeapKey, V: Pod, B: RangeBounds<K::Query>> OrderedWalk<K, V, B> {
     }
 
     /// Goes to the first key in the range.
-    fn begin<R: Reads>(&mut self, reads: &mut R) -> Result<Node<K, V>, R::Stop> {
+    fn begin<R: Reads>(&mut self, reads: &mut R) -> Result<NodePtr<K, V>, R::Stop> {
         let leaf = match self.range.start_bound() {
             Bound::Included(start) | Bound::Excluded(start) => self.map.leaf(reads, start)?,
             Bound::Unbounded => {
                 let Tree { root, height } = self.map.tree(reads)?;
                 let mut at = root;
                 for _ in 0..height {
-                    at = Node::<K, u64>::at(at).link(reads)? as usize;
+                    at = NodePtr::<K, u64>::at(at).link(reads)? as usize;
                 }
-                Node::at(at)
+                NodePtr::at(at)
             }
         };
         self.order = leaf.order(reads)?;

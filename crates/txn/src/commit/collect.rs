@@ -1,7 +1,7 @@
 //! What the protocols share: from what a transaction wrote to the atomic group of a lease, and the wait for it.
 
 pub(super) use crate::left_out::is_left_out;
-use crate::sink::{Unit, UnitSize, Writes};
+use crate::sink::{TxWrites, Unit, UnitSize};
 use mangrove_shadow::{LogLease, Result, Shadow, Ticket};
 
 /// Bytes of log that a word takes.
@@ -31,7 +31,7 @@ impl Unit for Collector<'_> {
 
 /// Adds what was written, and waits for space for it. After an error the lease is empty.
 #[inline]
-pub(super) fn put(lease: &mut LogLease, writes: &impl Writes) -> Result<()> {
+pub(super) fn put(lease: &mut LogLease, writes: &impl TxWrites) -> Result<()> {
     writes.each(&mut Collector(lease));
     lease.reserve().inspect_err(|_| lease.clear())
 }

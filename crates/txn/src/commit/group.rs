@@ -10,7 +10,7 @@
 //!    becomes durable in order, so all that it depends on is durable, too.
 
 use super::collect::{put, wait};
-use crate::sink::{RedoLog, RedoSink, UnitSize, Writes};
+use crate::sink::{RedoLog, RedoSink, TxWrites, UnitSize};
 use crate::sync::{AtomicU64, Ordering, RawLock, RawMutex};
 use mangrove_shadow::{Error, LogLease, Shadow, Ticket};
 use std::sync::Arc;
@@ -119,7 +119,7 @@ impl RedoSink for GroupSink<'_> {
         Ok(())
     }
 
-    fn put(&mut self, writes: &impl Writes) -> Result<(), Error> {
+    fn put(&mut self, writes: &impl TxWrites) -> Result<(), Error> {
         put(&mut self.lease, writes)
     }
 

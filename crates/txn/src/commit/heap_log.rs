@@ -2,11 +2,11 @@
 
 use super::group::{Group, GroupSink};
 use super::one_fence::{OneFence, OneFenceSink};
-use super::read_only::{ReadOnly, ReadOnlySink};
+use super::read_only::{ReadOnlyLog, ReadOnlySink};
 use super::spht::{Spht, SphtSink};
 use super::spht_eadr::{SphtEadr, SphtEadrSink};
 use super::spht_eadr_flush::{SphtEadrFlush, SphtEadrFlushSink};
-use crate::sink::{RedoLog, RedoSink, Taken, UnitSize, Writes};
+use crate::sink::{RedoLog, RedoSink, Taken, TxWrites, UnitSize};
 use mangrove_shadow::{Error, MediumKind, Order, Shadow};
 use std::path::Path;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ pub enum HeapLog {
     /// On the file medium.
     Group(Box<Group>),
     /// Of a heap opened read-only.
-    ReadOnly(ReadOnly),
+    ReadOnly(ReadOnlyLog),
     /// On persistent memory, ordered by time stamps.
     Stamped(StampedLog),
 }
@@ -64,7 +64,7 @@ impl HeapLog {
     #[must_use]
     pub fn new(shadow: Arc<Shadow>) -> Self {
         if shadow.is_read_only() {
-            return Self::ReadOnly(ReadOnly::new(shadow.path().unwrap_or(Path::new("")).to_owned()));
+            return Self::ReadOnly(ReadOnlyLog::new(shadow.path().unwrap_or(Path::new("")).to_owned()));
         }
         if shadow.medium() == MediumKind::File {
             return Self::Group(Box::new(Group::new(shadow)));
@@ -140,7 +140,7 @@ macro_rules! one_of {
             }
 
             #[inline(always)]
-            fn put(&mut self, writes: &impl Writes) -> Result<(), Error> {
+            fn put(&mut self, writes: &impl TxWrites) -> Result<(), Error> {
                 match self { $(Self::$variant(sink) => sink.put(writes),)* }
             }
 
@@ -167,7 +167,7 @@ macro_rules! one_of {
             #[inline(always)]
             fn take(
                 &mut self,
-                writes: &impl Writes,
+                writes: &impl TxWrites,
                 alone: bool,
                 may_commit: impl Fn(u64) -> bool,
             ) -> Result<Taken, Error> {
@@ -224,7 +224,7 @@ macro_rules! one_of {
             #[inline(never)]
             fn take_by_other(
                 &mut self,
-                writes: &impl Writes,
+                writes: &impl TxWrites,
                 alone: bool,
                 may_commit: impl Fn(u64) -> bool,
             ) -> Result<Taken, Error> {

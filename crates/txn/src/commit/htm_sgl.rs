@@ -21,9 +21,9 @@ use crate::executor::{HardwareLimits, HardwareModel, Htm, Sgl};
 use crate::in_place::InPlaceMemory;
 use crate::left_out::is_left_out;
 use crate::memory::{InPlaceStores, TxMemory, store};
-use crate::sink::{RedoLog, RedoSink, UnitSize, Writes};
+use crate::sink::{RedoLog, RedoSink, TxWrites, UnitSize};
 use crate::sync::time_stamp;
-use mangrove_pool::{Error, Range, Result};
+use mangrove_pool::{ByteRange, Error, Result};
 use std::sync::Arc;
 
 /// HTM+SGL on memory in place: what makes an executor of it.
@@ -102,7 +102,7 @@ impl InPlaceStores for InPlaceMemory {
         }
         // SAFETY: the caller's promise.
         unsafe { store(at, size, value) }; // l.10
-        self.undo().region.stored_in_one_step(&[Range { offset, len: size as u64 }]);
+        self.undo().region.stored_in_one_step(&[ByteRange { offset, len: size as u64 }]);
         !late || self.undo().log_previous(offset, size, old)
     }
 
@@ -111,7 +111,7 @@ impl InPlaceStores for InPlaceMemory {
         if !region.is_observed() {
             return;
         }
-        let range = |(address, size): (usize, usize)| Range {
+        let range = |(address, size): (usize, usize)| ByteRange {
             offset: (address - region.base().addr()) as u64,
             len: size as u64,
         };
@@ -167,7 +167,7 @@ impl RedoSink for HtmSglSink<'_> {
     }
 
     #[inline(always)]
-    fn put(&mut self, _writes: &impl Writes) -> Result<()> {
+    fn put(&mut self, _writes: &impl TxWrites) -> Result<()> {
         if self.in_hardware { Ok(()) } else { self.alive() }
     }
 

@@ -15,7 +15,7 @@
 
 use super::collect::{log_bytes, put, wait};
 use super::leasing::{LogUser, Logs};
-use crate::sink::{RedoLog, RedoSink, Taken, UnitSize, Writes};
+use crate::sink::{RedoLog, RedoSink, Taken, TxWrites, UnitSize};
 use mangrove_shadow::{Error, Order, Shadow, Ticket};
 use std::sync::Arc;
 
@@ -75,7 +75,7 @@ impl OneFenceSink<'_> {
     #[inline(never)]
     fn take_in_steps(
         &mut self,
-        writes: &impl Writes,
+        writes: &impl TxWrites,
         alone: bool,
         may_commit: impl Fn(u64) -> bool,
     ) -> Result<Taken, Error> {
@@ -107,7 +107,7 @@ impl RedoSink for OneFenceSink<'_> {
     }
 
     #[inline(always)]
-    fn put(&mut self, writes: &impl Writes) -> Result<(), Error> {
+    fn put(&mut self, writes: &impl TxWrites) -> Result<(), Error> {
         put(self.user.lease(), writes)
     }
 
@@ -139,7 +139,7 @@ impl RedoSink for OneFenceSink<'_> {
     #[inline(always)]
     fn take(
         &mut self,
-        writes: &impl Writes,
+        writes: &impl TxWrites,
         alone: bool,
         may_commit: impl Fn(u64) -> bool,
     ) -> Result<Taken, Error> {

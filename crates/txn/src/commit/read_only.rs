@@ -1,26 +1,26 @@
 //! No protocol: the redo log of a heap opened read-only, which refuses every transaction that wrote.
 
-use crate::sink::{RedoLog, RedoSink, UnitSize, Writes};
+use crate::sink::{RedoLog, RedoSink, TxWrites, UnitSize};
 use crate::sync::{AtomicU64, Ordering};
 use mangrove_shadow::Error;
 use std::path::PathBuf;
 
 /// A redo log that takes nothing.
 #[derive(Debug)]
-pub struct ReadOnly {
+pub struct ReadOnlyLog {
     path: PathBuf,
     /// Undone transactions draw numbers, too.
     newest: AtomicU64,
 }
 
-impl ReadOnly {
+impl ReadOnlyLog {
     /// The log of the heap at `path`.
     pub(super) fn new(path: PathBuf) -> Self {
         Self { path, newest: AtomicU64::new(0) }
     }
 }
 
-impl RedoLog for ReadOnly {
+impl RedoLog for ReadOnlyLog {
     type Sink<'log> = ReadOnlySink<'log>;
     const KEEPS: bool = true;
     const DENSE: bool = true;
@@ -39,7 +39,7 @@ impl RedoLog for ReadOnly {
 /// One thread's way into it.
 #[derive(Debug)]
 pub struct ReadOnlySink<'log> {
-    log: &'log ReadOnly,
+    log: &'log ReadOnlyLog,
 }
 
 impl ReadOnlySink<'_> {
@@ -55,7 +55,7 @@ impl RedoSink for ReadOnlySink<'_> {
         self.refuse()
     }
 
-    fn put(&mut self, _writes: &impl Writes) -> Result<(), Error> {
+    fn put(&mut self, _writes: &impl TxWrites) -> Result<(), Error> {
         self.refuse()
     }
 

@@ -23,7 +23,7 @@ use super::collect::{is_left_out, log_bytes, put};
 use super::leasing::{LogUser, Logs};
 use super::precedence::Precedence;
 use super::stamp_clock::StampClock;
-use crate::sink::{RedoLog, RedoSink, UnitSize, Writes};
+use crate::sink::{RedoLog, RedoSink, TxWrites, UnitSize};
 use mangrove_shadow::{Error, Shadow};
 use std::sync::Arc;
 
@@ -133,7 +133,7 @@ impl RedoSink for SphtSink<'_> {
 
     /// l.11
     #[inline]
-    fn put(&mut self, writes: &impl Writes) -> Result<(), Error> {
+    fn put(&mut self, writes: &impl TxWrites) -> Result<(), Error> {
         self.complete();
         put(self.user.lease(), writes)
     }

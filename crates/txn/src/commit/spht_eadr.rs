@@ -19,7 +19,7 @@
 use super::collect::{log_bytes, put};
 use super::leasing::{LogUser, Logs};
 use super::stamp_clock::StampClock;
-use crate::sink::{RedoLog, RedoSink, UnitSize, Writes};
+use crate::sink::{RedoLog, RedoSink, TxWrites, UnitSize};
 use crate::sync::{AsymmetricBarrier, AtomicU64, Ordering};
 use mangrove_shadow::{Error, LogLease, Shadow};
 use std::sync::Arc;
@@ -183,7 +183,7 @@ impl RedoSink for SphtEadrSink<'_> {
 
     /// l.7
     #[inline]
-    fn put(&mut self, writes: &impl Writes) -> Result<(), Error> {
+    fn put(&mut self, writes: &impl TxWrites) -> Result<(), Error> {
         self.complete();
         put(self.user.lease(), writes)
     }

@@ -12,7 +12,7 @@
 //!   the end of the atomic group, in two parts where the ring ends.
 
 use super::spht_eadr::{SphtEadr, SphtEadrSink};
-use crate::sink::{RedoLog, RedoSink, UnitSize, Writes};
+use crate::sink::{RedoLog, RedoSink, TxWrites, UnitSize};
 use mangrove_shadow::{Error, LogLease, Shadow};
 use std::sync::Arc;
 
@@ -71,7 +71,7 @@ impl RedoSink for SphtEadrFlushSink<'_> {
     }
 
     #[inline(always)]
-    fn put(&mut self, writes: &impl Writes) -> Result<(), Error> {
+    fn put(&mut self, writes: &impl TxWrites) -> Result<(), Error> {
         self.0.put(writes)
     }
 

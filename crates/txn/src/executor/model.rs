@@ -25,7 +25,7 @@ use crate::access::{Halt, Interrupted, TxAccess};
 use crate::left_out::is_left_out;
 use crate::memory::{TxMemory, WORD_BYTES, load, store};
 use crate::run::{Answer, Isolation, TxCounts, TxError, TxThread, foreign_interruption, once};
-use crate::sink::{RedoLog, RedoSink, Unit, UnitSize, Writes};
+use crate::sink::{RedoLog, RedoSink, TxWrites, Unit, UnitSize};
 use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering, fence};
 use std::collections::{BTreeMap, HashMap};
 use std::convert::Infallible;
@@ -309,7 +309,7 @@ impl HardwareTx<'_> {
     }
 }
 
-impl Writes for HardwareTx<'_> {
+impl TxWrites for HardwareTx<'_> {
     type Entry = Infallible;
 
     /// The writes stand in a map, not in a list.

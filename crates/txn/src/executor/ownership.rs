@@ -62,13 +62,13 @@ const APART: usize = 16;
 
 /// The table of records.
 #[derive(Debug)]
-pub(crate) struct Table {
+pub(crate) struct OwnershipTable {
     words: Memory,
     mask: usize,
     stripe_bits: u32,
 }
 
-impl Table {
+impl OwnershipTable {
     /// A table of `2^record_bits` records for stripes of `2^stripe_bits` bytes.
     pub(crate) fn new(record_bits: u32, stripe_bits: u32) -> Self {
         assert!(record_bits <= RECORD_BITS_MAX, "at most 2^28 ownership records");
@@ -78,20 +78,20 @@ impl Table {
     }
 
     /// The records, for one thread: every access looks them up, so each thread has their place at hand.
-    pub(crate) fn records(&self) -> Records<'_> {
-        Records { words: self.words.words(), mask: self.mask, stripe_bits: self.stripe_bits }
+    pub(crate) fn records(&self) -> OwnershipRecords<'_> {
+        OwnershipRecords { words: self.words.words(), mask: self.mask, stripe_bits: self.stripe_bits }
     }
 }
 
-/// The records of a [`Table`].
+/// The records of a [`OwnershipTable`].
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Records<'table> {
+pub(crate) struct OwnershipRecords<'table> {
     words: &'table [AtomicU64],
     mask: usize,
     stripe_bits: u32,
 }
 
-impl<'table> Records<'table> {
+impl<'table> OwnershipRecords<'table> {
     /// Which record is responsible for the word that holds `address`.
     #[inline(always)]
     pub(crate) fn index(&self, address: usize) -> u32 {

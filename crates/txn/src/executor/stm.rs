@@ -3,7 +3,7 @@
 use super::backoff::Backoff;
 use super::crowd::{Place, ThreadLimit};
 use super::gate::{Exclusive, Gate};
-use super::ownership::{RECORD_BITS_MAX, STRIPE_BITS, Table};
+use super::ownership::{OwnershipTable, RECORD_BITS_MAX, STRIPE_BITS};
 use super::policy::{Looks, Policy};
 use super::solo::SoloWatch;
 use super::stm_tx::{Commit, Stm, StmTx};
@@ -75,7 +75,7 @@ impl<L: RedoLog> Stm<L> {
         );
         Self {
             memory,
-            table: Table::new(options.record_bits, options.stripe_bits),
+            table: OwnershipTable::new(options.record_bits, options.stripe_bits),
             gate: Gate::new(options.one_writer),
             wakeups: Wakeups::new(),
             serial_after: options.serial_after,

@@ -15,7 +15,9 @@
 
 use super::entries::Entries;
 use super::gate::{Gate, Slot};
-use super::ownership::{Records, Table, is_owned, limit_of, mark_of, next_incarnation, number_of, record_of};
+use super::ownership::{
+    OwnershipRecords, OwnershipTable, is_owned, limit_of, mark_of, next_incarnation, number_of, record_of,
+};
 use super::policy::Policy;
 use super::undo::{RUN_BYTES_MIN, UndoLog};
 use super::wakeup::Wakeups;
@@ -37,7 +39,7 @@ const OWNED_ROUNDS_MAX: u32 = 64;
 #[derive(Debug)]
 pub struct Stm<L> {
     pub(super) memory: TxMemory,
-    pub(super) table: Table,
+    pub(super) table: OwnershipTable,
     pub(super) gate: Gate,
     pub(super) wakeups: Wakeups,
     pub(super) serial_after: u32,
@@ -62,7 +64,7 @@ struct Seen {
 
 /// Whether the record of each of these reads is as it was, or owned by the attempt that noted them (which took it as it
 /// was: a record that has changed since the snapshot is not taken without extending).
-fn are_unchanged(reads: &[Seen], records: &Records<'_>, mark: u64) -> bool {
+fn are_unchanged(reads: &[Seen], records: &OwnershipRecords<'_>, mark: u64) -> bool {
     reads.iter().all(|seen| {
         // Relaxed: the number or the clock that the caller has just loaded (Acquire) orders it; see there.
         let record = records.at(seen.index).load(Ordering::Relaxed);
@@ -86,7 +88,7 @@ pub struct StmTx<'stm, L: RedoLog + 'stm> {
     sink: L::Sink<'stm>,
     slot: Arc<Slot>,
     memory: TxMemory,
-    records: Records<'stm>,
+    records: OwnershipRecords<'stm>,
     /// This thread's mark in the records it owns.
     mark: u64,
     snapshot: u64,
@@ -421,7 +423,7 @@ impl<'stm, L: RedoLog> StmTx<'stm, L> {
         self.logs_reads = true;
         let (index, mut round) = (self.records.of_all(), 0);
         loop {
-            // Acquire pairs with the Release in `Records::release`: we see the bytes of that commit.
+            // Acquire pairs with the Release in `OwnershipRecords::release`: we see the bytes of that commit.
             let record = self.records.at(index).load(Ordering::Acquire);
             if is_owned(record) {
                 pause(round);
@@ -453,7 +455,7 @@ impl<'stm, L: RedoLog> StmTx<'stm, L> {
     /// the snapshot, and the caller looks again.
     #[inline]
     fn accepted(&mut self, index: u32, round: u32) -> Result<Option<u64>, Interrupted> {
-        // Acquire pairs with the Release in `Records::release`: we see the bytes of that commit.
+        // Acquire pairs with the Release in `OwnershipRecords::release`: we see the bytes of that commit.
         let record = self.records.at(index).load(Ordering::Acquire);
         if is_owned(record) {
             pause(round);
@@ -519,7 +521,7 @@ impl<L: RedoLog> TxAccess for StmTx<'_, L> {
             return if unchanged { Ok(value) } else { Err(self.doom()) };
         }
         let index = self.records.index(address);
-        // Acquire pairs with the Release in `Records::release`: we see the bytes of that commit.
+        // Acquire pairs with the Release in `OwnershipRecords::release`: we see the bytes of that commit.
         let record = self.records.at(index).load(Ordering::Acquire);
         if record <= self.limit {
             // SAFETY: as above.

@@ -3,7 +3,7 @@
 
 use super::entries::Entries;
 use crate::memory::{TxMemory, WORD_BYTES, load, store};
-use crate::sink::{Unit, UnitSize, Writes};
+use crate::sink::{TxWrites, Unit, UnitSize};
 use std::collections::HashSet;
 
 /// Bits of an entry's first word that hold the address; the rest holds the size, 0 for a whole word.
@@ -21,12 +21,12 @@ const PIECE_ENTRIES_MIN: usize = 8;
 
 /// One write: where, how many bytes, and what was there.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Undo {
+pub(crate) struct MemoryUndo {
     place: u64,
     old: u64,
 }
 
-impl Undo {
+impl MemoryUndo {
     fn address(self) -> usize {
         (self.place & ((1 << ADDRESS_BITS) - 1)) as usize
     }
@@ -52,7 +52,7 @@ impl Undo {
 /// What one attempt's writes replaced.
 #[derive(Debug)]
 pub(crate) struct UndoLog {
-    entries: Entries<Undo>,
+    entries: Entries<MemoryUndo>,
     /// Entries that are no whole word, and their bytes.
     ranges: usize,
     range_bytes: usize,
@@ -106,7 +106,8 @@ impl UndoLog {
         if self.entries.is_full() {
             self.make_room();
         }
-        self.entries.push(Undo { place: address as u64 | ((size % WORD_BYTES) as u64) << ADDRESS_BITS, old });
+        self.entries
+            .push(MemoryUndo { place: address as u64 | ((size % WORD_BYTES) as u64) << ADDRESS_BITS, old });
         if size != WORD_BYTES {
             self.ranges += 1;
             self.range_bytes += size;
@@ -163,8 +164,8 @@ impl UndoLog {
 
     /// These writes as memory holds them now. The caller keeps other writers out.
     #[inline]
-    pub(crate) fn written<'a>(&'a self, memory: &'a TxMemory) -> Written<'a> {
-        Written { undo: self, memory }
+    pub(crate) fn written<'a>(&'a self, memory: &'a TxMemory) -> AttemptWrites<'a> {
+        AttemptWrites { undo: self, memory }
     }
 }
 
@@ -180,14 +181,14 @@ struct Piece {
 
 /// The pieces of a list: neighbours, as long writes leave them; else ascending addresses; where both are short, one
 /// piece that is not apart.
-fn pieces(list: &[Undo]) -> Vec<Piece> {
+fn pieces(list: &[MemoryUndo]) -> Vec<Piece> {
     pieces_of(list, |to, from| to == from)
         .or_else(|| pieces_of(list, |to, from| to <= from))
         .unwrap_or_else(|| vec![Piece { from: 0, to: usize::MAX, first: 0, is_apart: false }])
 }
 
 /// The pieces in which `follows` holds between the end of an entry and the begin of the next; none if they are short.
-fn pieces_of(list: &[Undo], follows: impl Fn(usize, usize) -> bool) -> Option<Vec<Piece>> {
+fn pieces_of(list: &[MemoryUndo], follows: impl Fn(usize, usize) -> bool) -> Option<Vec<Piece>> {
     let mut pieces: Vec<Piece> = Vec::new();
     for (first, entry) in list.iter().enumerate() {
         let (from, to) = (entry.address(), entry.address() + entry.size());
@@ -220,15 +221,15 @@ fn mark_overlaps(pieces: &mut [Piece]) {
 
 /// What one attempt wrote, as memory holds it.
 #[derive(Debug)]
-pub(crate) struct Written<'a> {
+pub(crate) struct AttemptWrites<'a> {
     undo: &'a UndoLog,
     memory: &'a TxMemory,
 }
 
-impl Written<'_> {
+impl AttemptWrites<'_> {
     /// Passes the entries to `each`, with their bytes: neighbours of [`RUN_BYTES_MIN`] bytes or more at once, others
     /// one by one.
-    fn each_run(&self, mut each: impl FnMut(&[Undo], usize)) {
+    fn each_run(&self, mut each: impl FnMut(&[MemoryUndo], usize)) {
         let mut left = &*self.undo.entries;
         while let Some(first) = left.first() {
             let (begin, mut end, mut count) = (first.address(), first.address() + first.size(), 1);
@@ -246,14 +247,14 @@ impl Written<'_> {
     }
 
     /// The bytes of an entry as memory holds them, in the low ones of a number.
-    fn now(&self, entry: &Undo) -> u64 {
+    fn now(&self, entry: &MemoryUndo) -> u64 {
         let (address, size) = (entry.address(), entry.size());
         // SAFETY: as in `restore`.
         unsafe { load(self.memory.at(address, size), size) }
     }
 
     /// Passes one entry.
-    fn pass(&self, entry: &Undo, unit: &mut impl Unit) {
+    fn pass(&self, entry: &MemoryUndo, unit: &mut impl Unit) {
         let (address, size, value) = (entry.address(), entry.size(), self.now(entry));
         if size == WORD_BYTES {
             unit.word(address, value);
@@ -263,7 +264,7 @@ impl Written<'_> {
     }
 
     /// Passes neighbours, as ranges.
-    fn pass_run(&self, entries: &[Undo], unit: &mut impl Unit) {
+    fn pass_run(&self, entries: &[MemoryUndo], unit: &mut impl Unit) {
         let mut range = [0; RANGE_BYTES_MAX + WORD_BYTES];
         let (mut at, mut used) = (entries[0].address(), 0);
         for entry in entries {
@@ -280,8 +281,8 @@ impl Written<'_> {
     }
 }
 
-impl Writes for Written<'_> {
-    type Entry = Undo;
+impl TxWrites for AttemptWrites<'_> {
+    type Entry = MemoryUndo;
 
     #[inline]
     fn size(&self) -> UnitSize {
@@ -304,12 +305,12 @@ impl Writes for Written<'_> {
     }
 
     #[inline(always)]
-    fn as_words(&self) -> Option<&[Undo]> {
+    fn as_words(&self) -> Option<&[MemoryUndo]> {
         (self.undo.ranges == 0 && !self.undo.has_runs).then_some(&*self.undo.entries)
     }
 
     #[inline(always)]
-    fn word(&self, entry: &Undo) -> (usize, u64) {
+    fn word(&self, entry: &MemoryUndo) -> (usize, u64) {
         let address = entry.place as usize;
         // SAFETY: the address was checked, as a whole word's, when the entry was made.
         (address, unsafe { self.memory.load_word(address) })

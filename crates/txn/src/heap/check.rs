@@ -9,7 +9,7 @@ use super::layout::{AT_CRC, ROOT_COUNT_MAX, is_blank_line, page};
 use super::options::HeapOptions;
 use super::roots::{Root, parse};
 use super::thread::Thread;
-use mangrove_arena::Heap as Arena;
+use mangrove_arena::ArenaHeap;
 use mangrove_shadow::{Error, Shadow};
 use std::path::Path;
 
@@ -59,7 +59,7 @@ impl Heap {
 }
 
 /// Adds what is wrong with the first page, and with the roots' targets. No transaction runs.
-fn check_first_page(shadow: &Shadow, arena: &Arena, problems: &mut Vec<String>) {
+fn check_first_page(shadow: &Shadow, arena: &ArenaHeap, problems: &mut Vec<String>) {
     // SAFETY: the heap is open, so its first page is usable; no transaction writes it now.
     let page = unsafe { page(shadow) };
     if !is_blank_line(page) {

@@ -55,7 +55,7 @@ impl fmt::Display for Executor {
 
 /// What the choice depends on.
 #[derive(Clone, Copy)]
-pub(super) struct Machine {
+pub(super) struct MachineFacts {
     pub(super) medium: MediumKind,
     /// The caches are persistent; of no meaning on the file medium.
     pub(super) eadr: bool,
@@ -65,7 +65,7 @@ pub(super) struct Machine {
     pub(super) without_stamps: fn() -> Option<String>,
 }
 
-impl Machine {
+impl MachineFacts {
     /// This machine.
     pub(super) fn here(medium: MediumKind, eadr: bool) -> Self {
         let without_rtm = || (!mangrove_sys::rtm().commits()).then(|| mangrove_sys::rtm().to_string());
@@ -118,7 +118,7 @@ impl Choice {
         executor: Executor,
         protocol: Protocol,
         order: Option<Order>,
-        machine: &Machine,
+        machine: &MachineFacts,
     ) -> HeapResult<Self> {
         let protocol = Self::protocol(executor, protocol, order, machine);
         let executor = match executor {
@@ -143,7 +143,12 @@ impl Choice {
 
     /// The protocol that is meant: the stamped ones are the automatic choice for hardware, whose transactions would
     /// otherwise all store to the line of one counter.
-    fn protocol(executor: Executor, protocol: Protocol, order: Option<Order>, machine: &Machine) -> Protocol {
+    fn protocol(
+        executor: Executor,
+        protocol: Protocol,
+        order: Option<Order>,
+        machine: &MachineFacts,
+    ) -> Protocol {
         let Protocol::Automatic = protocol else { return protocol };
         let order = order.unwrap_or(if machine.eadr { Order::Gaps } else { Order::Marker });
         match (executor, order) {
@@ -163,7 +168,7 @@ impl Choice {
         }
     }
 
-    fn refuse(&self, order: Option<Order>, machine: &Machine) -> HeapResult<()> {
+    fn refuse(&self, order: Option<Order>, machine: &MachineFacts) -> HeapResult<()> {
         let Self { executor, protocol, .. } = self;
         match executor {
             Executor::Records(options) if !options.are_in_range() => {
@@ -242,12 +247,12 @@ mod tests {
     const HERE: fn() -> Option<String> = || None;
     const NOWHERE: fn() -> Option<String> = || Some("there is none".into());
 
-    fn machine(medium: MediumKind, eadr: bool, rtm: bool, stamps: bool) -> Machine {
+    fn machine(medium: MediumKind, eadr: bool, rtm: bool, stamps: bool) -> MachineFacts {
         let here = |yes| if yes { HERE } else { NOWHERE };
-        Machine { medium, eadr, without_rtm: here(rtm), without_stamps: here(stamps) }
+        MachineFacts { medium, eadr, without_rtm: here(rtm), without_stamps: here(stamps) }
     }
 
-    fn chosen(executor: Executor, protocol: Protocol, machine: &Machine) -> Result<String, String> {
+    fn chosen(executor: Executor, protocol: Protocol, machine: &MachineFacts) -> Result<String, String> {
         Choice::new(executor, protocol, None, machine)
             .map(|choice| format!("{}, {}", choice.executor, choice.protocol))
             .map_err(|error| error.to_string())

@@ -12,14 +12,14 @@
 //! (`arena/pages/free_pages.rs`).
 
 use super::space::ShadowSpace;
-use mangrove_arena::Heap as Arena;
+use mangrove_arena::ArenaHeap;
 use mangrove_shadow::MediumKind;
 
 /// Gives back all that is free; returns how many bytes that were.
 ///
 /// # Safety
 /// No transaction runs, and everything that was committed is in the log.
-pub(super) unsafe fn release(space: &ShadowSpace, arena: &mut Arena) -> mangrove_shadow::Result<u64> {
+pub(super) unsafe fn release(space: &ShadowSpace, arena: &mut ArenaHeap) -> mangrove_shadow::Result<u64> {
     // Also what growing reserved, and nothing has used yet: up to an eighth of what the heap once was.
     space.shadow().grow_to_reserved();
     space.note_len();
@@ -35,7 +35,7 @@ pub(super) unsafe fn release(space: &ShadowSpace, arena: &mut Arena) -> mangrove
 ///
 /// # Errors
 /// `NoSpace`.
-pub(super) fn provide_again(space: &ShadowSpace, arena: &mut Arena) -> mangrove_shadow::Result<()> {
+pub(super) fn provide_again(space: &ShadowSpace, arena: &mut ArenaHeap) -> mangrove_shadow::Result<()> {
     let shadow = space.shadow();
     let report = shadow.report();
     if shadow.medium() != MediumKind::File || shadow.is_read_only() || report.was_clean || report.created {

@@ -1,11 +1,11 @@
 //! The heap: opening, transactions of any thread, closing.
 
-use super::choice::{Choice, Machine};
+use super::choice::{Choice, MachineFacts};
 use super::error::{HeapError, HeapResult};
 use super::executors::{HeapExecutor, HeapTx};
 use super::free_space;
 use super::layout::{ARENA_OFFSET, AT_BASE, AT_CRC, AT_MAGIC, AT_VERSION, MAGIC, VERSION, crc};
-use super::memory_limit::{Counters, MemoryLimit};
+use super::memory_limit::{MemoryLimit, ThreadCounters};
 use super::options::{HeapOptions, MEMORY_BYTES_MIN};
 use super::plan::Plan;
 use super::roots::Root;
@@ -18,8 +18,8 @@ use crate::commit::{HeapLog, Protocol};
 use crate::left_out::is_left_out;
 use crate::memory::TxMemory;
 use crate::run::{TxCounts, TxError};
-use crate::sink::{RedoLog, RedoSink, Unit, UnitSize, Writes as CommitWrites};
-use mangrove_arena::{ArenaStat, Heap as Arena, Writes};
+use crate::sink::{RedoLog, RedoSink, TxWrites, Unit, UnitSize};
+use mangrove_arena::{ArenaHeap, ArenaStat, Writes};
 use mangrove_shadow::{MediumKind, Order, Shadow};
 use mangrove_sys::ProcessMark;
 use std::cell::{RefCell, RefMut};
@@ -126,7 +126,7 @@ pub struct HeapStat {
 #[derive(Default)]
 struct Written(Vec<(usize, usize)>);
 
-impl CommitWrites for Written {
+impl TxWrites for Written {
     type Entry = Infallible;
 
     /// They are ranges.
@@ -187,7 +187,7 @@ impl Heap {
         let choice = if shadow.is_read_only() {
             Choice::read_only(options.executor)
         } else {
-            Choice::new(options.executor, protocol, order, &Machine::of(&shadow))?
+            Choice::new(options.executor, protocol, order, &MachineFacts::of(&shadow))?
         };
         Self::with(shadow, options, &choice)
     }
@@ -221,7 +221,7 @@ impl Heap {
         }
         verify(space.shadow())?;
         // The arena grows to its length, if a crash has left the working copy shorter.
-        let mut arena = Arena::open(Box::new(space.clone()), ARENA_OFFSET)
+        let mut arena = ArenaHeap::open(Box::new(space.clone()), ARENA_OFFSET)
             .map_err(|what| space.refusal().or(HeapError::Damaged { what }))?;
         free_space::provide_again(&space, &mut arena)?;
         drop(arena);
@@ -436,8 +436,8 @@ impl Heap {
             arena,
             counts,
             shadow: self.parts.space.shadow().stat(),
-            given_back_bytes: memory.map_or(0, Counters::given_back),
-            longest_pause: memory.map_or(Duration::ZERO, Counters::longest_pause),
+            given_back_bytes: memory.map_or(0, ThreadCounters::given_back),
+            longest_pause: memory.map_or(Duration::ZERO, ThreadCounters::longest_pause),
         })
     }
 
@@ -576,7 +576,7 @@ fn is_blank(shadow: &Shadow) -> bool {
 fn make(space: &ShadowSpace, log: &HeapLog) -> HeapResult<()> {
     let shadow = space.shadow();
     let mut written = Written::default();
-    let mut arena = Arena::format(Box::new(space.clone()), ARENA_OFFSET, &mut written)
+    let mut arena = ArenaHeap::format(Box::new(space.clone()), ARENA_OFFSET, &mut written)
         .map_err(|what| space.refusal().or(HeapError::Invalid { what }))?;
     let Ok(_) = arena.make_shards(&mut written, SHARD_COUNT);
     let words = [MAGIC, VERSION, shadow.base() as u64];

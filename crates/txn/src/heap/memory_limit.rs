@@ -28,14 +28,14 @@ const TURN_BYTES: usize = 32 << 20;
 
 /// What the thread has done; see [`HeapStat`](crate::HeapStat).
 #[derive(Debug, Default)]
-pub(super) struct Counters {
+pub(super) struct ThreadCounters {
     stop: AtomicBool,
     wake: EventCount,
     given_back: AtomicU64,
     longest_pause: AtomicU64,
 }
 
-impl Counters {
+impl ThreadCounters {
     /// Bytes given back.
     pub(super) fn given_back(&self) -> u64 {
         // Relaxed: a counter.
@@ -56,7 +56,7 @@ impl Counters {
 
 /// The thread that keeps a limit; joined when it is dropped.
 pub(super) struct MemoryLimit {
-    counters: Arc<Counters>,
+    counters: Arc<ThreadCounters>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -76,7 +76,7 @@ impl MemoryLimit {
         // SAFETY: the caller keeps the executor for as long as the thread, which `drop` joins.
         let executor: &'static HeapExecutor = unsafe { &*std::ptr::from_ref(executor) };
         let shadow = Arc::clone(shadow);
-        let counters = Arc::new(Counters::default());
+        let counters = Arc::new(ThreadCounters::default());
         let mut keeper = Keeper {
             map: PageMap::open()?,
             bytes_max,
@@ -96,7 +96,7 @@ impl MemoryLimit {
         Ok(Self { counters, thread: Some(thread) })
     }
 
-    pub(super) fn counters(&self) -> &Counters {
+    pub(super) fn counters(&self) -> &ThreadCounters {
         &self.counters
     }
 }
@@ -122,7 +122,7 @@ struct Keeper {
     process: usize,
     /// The piece that goes next: the pieces take turns.
     hand: usize,
-    counters: Arc<Counters>,
+    counters: Arc<ThreadCounters>,
 }
 
 impl Keeper {

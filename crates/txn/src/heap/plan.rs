@@ -1,6 +1,6 @@
 //! What a heap uses to isolate transactions and to make them durable, on this machine.
 
-use super::choice::{Choice, Executor, Machine};
+use super::choice::{Choice, Executor, MachineFacts};
 use super::error::HeapResult;
 use super::options::HeapOptions;
 use mangrove_pool::PersistenceDomain;
@@ -47,7 +47,7 @@ impl HeapOptions {
     /// The executor and the protocol on this medium, on this machine.
     pub(super) fn choice(&self, medium: MediumKind) -> HeapResult<Choice> {
         let eadr = medium != MediumKind::File && PersistenceDomain::resolve(self.config.domain, None)?.eadr;
-        Choice::new(self.executor, self.protocol, self.order, &Machine::here(medium, eadr))
+        Choice::new(self.executor, self.protocol, self.order, &MachineFacts::here(medium, eadr))
     }
 
     /// What a heap on this medium would use, on this machine and with these options.

@@ -8,7 +8,7 @@ use super::stop::Stop;
 use crate::access::TxAccess;
 
 /// A slot that holds a root.
-pub(super) struct Found {
+pub(super) struct FoundRoot {
     pub(super) slot: usize,
     pub(super) pointer: usize,
     pub(super) size: u64,
@@ -90,7 +90,7 @@ fn title(name: &str) -> Result<[u8; IN_ROOT_POINTER], HeapError> {
 }
 
 /// The root of this name.
-pub(super) fn find(tx: &mut impl TxAccess, base: usize, name: &str) -> Result<Option<Found>, Stop> {
+pub(super) fn find(tx: &mut impl TxAccess, base: usize, name: &str) -> Result<Option<FoundRoot>, Stop> {
     let wanted = title(name)?;
     for slot in slots(base) {
         // The first word tells most names apart.
@@ -100,7 +100,7 @@ pub(super) fn find(tx: &mut impl TxAccess, base: usize, name: &str) -> Result<Op
         if tx.read::<IN_ROOT_POINTER>(slot)? == wanted {
             let pointer = tx.read_word(slot + IN_ROOT_POINTER)? as usize;
             let size = tx.read_word(slot + IN_ROOT_SIZE)?;
-            return Ok(Some(Found { slot, pointer, size }));
+            return Ok(Some(FoundRoot { slot, pointer, size }));
         }
     }
     Ok(None)

@@ -10,9 +10,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Why a thread's space has refused to grow since the thread last asked.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Refusal(Arc<Mutex<Option<Error>>>);
+pub(super) struct GrowthRefusal(Arc<Mutex<Option<Error>>>);
 
-impl Refusal {
+impl GrowthRefusal {
     fn last(&self) -> MutexGuard<'_, Option<Error>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -40,13 +40,13 @@ pub(super) struct ShadowSpace {
     shadow: Arc<Shadow>,
     /// Bytes that may be used, for transactions.
     grown: Arc<AtomicU64>,
-    refusal: Refusal,
+    refusal: GrowthRefusal,
 }
 
 impl ShadowSpace {
     pub(super) fn new(shadow: Arc<Shadow>) -> Self {
         let grown = Arc::new(AtomicU64::new(shadow.len()));
-        Self { shadow, grown, refusal: Refusal::default() }
+        Self { shadow, grown, refusal: GrowthRefusal::default() }
     }
 
     pub(super) fn shadow(&self) -> &Arc<Shadow> {
@@ -58,8 +58,8 @@ impl ShadowSpace {
     }
 
     /// As a clone, and why that one refuses to grow.
-    pub(super) fn of_thread(&self) -> (Self, Refusal) {
-        let refusal = Refusal::default();
+    pub(super) fn of_thread(&self) -> (Self, GrowthRefusal) {
+        let refusal = GrowthRefusal::default();
         (Self { refusal: refusal.clone(), ..self.clone() }, refusal)
     }
 
@@ -78,7 +78,7 @@ impl ShadowSpace {
     }
 
     /// Why this space refuses to grow.
-    pub(super) fn refusal(&self) -> &Refusal {
+    pub(super) fn refusal(&self) -> &GrowthRefusal {
         &self.refusal
     }
 

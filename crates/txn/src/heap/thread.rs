@@ -2,16 +2,16 @@
 
 use super::error::{HeapError, HeapResult};
 use super::executors::{HeapExecutor, HeapThread};
-use super::space::{Refusal, ShadowSpace};
-use mangrove_arena::Heap as Arena;
+use super::space::{GrowthRefusal, ShadowSpace};
+use mangrove_arena::ArenaHeap;
 use std::cell::Cell;
 
 /// One thread's part of a heap.
 pub(super) struct Thread {
     pub(super) handle: HeapThread,
-    pub(super) arena: Arena,
+    pub(super) arena: ArenaHeap,
     /// That of the arena's space.
-    pub(super) refusal: Refusal,
+    pub(super) refusal: GrowthRefusal,
 }
 
 impl Thread {
@@ -32,8 +32,8 @@ impl Thread {
         // SAFETY: the caller keeps the executor where it is for as long as the handle lives.
         let executor: &'static HeapExecutor = unsafe { &*std::ptr::from_ref(executor) };
         let (space, refusal) = space.of_thread();
-        let mut arena =
-            Arena::open(Box::new(space), offset).map_err(|what| refusal.or(HeapError::Damaged { what }))?;
+        let mut arena = ArenaHeap::open(Box::new(space), offset)
+            .map_err(|what| refusal.or(HeapError::Damaged { what }))?;
         let shards = arena.shard_count();
         if shards > 0 {
             arena.enter_shard(1 + number % shards);

@@ -4,12 +4,12 @@ use super::error::HeapError;
 use super::executors::HeapTx;
 use super::pointer::Ptr;
 use super::roots::Root;
-use super::space::Refusal;
+use super::space::GrowthRefusal;
 use super::stop::{Cancel, Stop, Why};
 use super::{roots, words::TxWords};
 use crate::access::TxAccess;
 use bytemuck::Pod;
-use mangrove_arena::{BadFree, Heap as Arena};
+use mangrove_arena::{ArenaHeap, BadFree};
 use std::convert::Infallible;
 
 /// A nested transaction that runs; undone unless it ended with an answer.
@@ -59,8 +59,8 @@ const ALIGN_MIN: usize = 16;
 /// Accesses at an address that is not in the heap, which undoes the transaction.
 pub struct Tx<'a> {
     pub(super) tx: HeapTx<'a>,
-    pub(super) arena: &'a mut Arena,
-    pub(super) refusal: &'a Refusal,
+    pub(super) arena: &'a mut ArenaHeap,
+    pub(super) refusal: &'a GrowthRefusal,
 }
 
 impl std::fmt::Debug for Tx<'_> {

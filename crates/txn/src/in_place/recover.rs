@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering;
 
 /// What a log holds: how many entries were cleared, and those that count.
 #[derive(Debug)]
-pub(super) struct Found {
+pub(super) struct FoundEntries {
     pub(super) cleared: u64,
     pub(super) entries: Vec<Undo>,
 }
@@ -23,7 +23,7 @@ pub(super) struct Found {
 ///
 /// # Errors
 /// `Corrupt`: a crash leaves no such log.
-pub(super) fn read(region: &Region, layout: &InPlaceLayout, path: &Path) -> Result<Found> {
+pub(super) fn read(region: &Region, layout: &InPlaceLayout, path: &Path) -> Result<FoundEntries> {
     let corrupt =
         |offset, what: &str| Err(Error::Corrupt { path: path.join("image"), offset, what: what.to_owned() });
     // Relaxed: no transaction runs.
@@ -53,7 +53,7 @@ pub(super) fn read(region: &Region, layout: &InPlaceLayout, path: &Path) -> Resu
         }
         entries.push(undo);
     }
-    Ok(Found { cleared, entries })
+    Ok(FoundEntries { cleared, entries })
 }
 
 /// Undoes the transaction that had the lock, if there was one, and returns the empty log. O(entries of the log).
@@ -66,7 +66,7 @@ pub(super) fn recover(
     flushes: bool,
     path: &Path,
 ) -> Result<DurableUndo> {
-    let Found { cleared, mut entries } = read(&region, &layout, path)?;
+    let FoundEntries { cleared, mut entries } = read(&region, &layout, path)?;
     let log = DurableUndo::new(region, layout, flushes, cleared);
     let len = entries.len() as u64;
     if len == 0 {

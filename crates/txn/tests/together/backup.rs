@@ -5,7 +5,7 @@ mod hooked;
 
 use crate::ways::on_each_way;
 use hooked::{Access, hooked};
-use mangrove_pool::{Fault, FaultKind, Faulty, Operation, OsStorage};
+use mangrove_pool::{Fault, FaultKind, Faulty, FaultyOperation, OsStorage};
 use mangrove_txn::{
     Create, Heap, HeapError, HeapOptions, Latency, Medium, Pod, Ptr, Stop, Tx, Zeroable, field,
 };
@@ -218,7 +218,7 @@ fn after_a_failure_of_the_medium_a_backup_has_everything_that_was_acknowledged()
         for _ in 0..10 {
             heap.transaction(count_on).unwrap();
         }
-        let (file, operations) = (Some(failing.to_owned()), vec![Operation::Write]);
+        let (file, operations) = (Some(failing.to_owned()), vec![FaultyOperation::Write]);
         faulty.plant(Fault { file, operations, nth: 0, kind: FaultKind::Errno(5) });
         let mut acknowledged = 10;
         // Commits fill the log, which a checkpoint applies to the data file.
@@ -263,7 +263,7 @@ fn after_a_failure_a_backup_waits_for_the_checkpoint_that_is_at_work() {
         // Longer than the log: a checkpoint begins at once.
         make(&heap);
         until(&at_work);
-        let (file, operations) = (Some("log".to_owned()), vec![Operation::Write]);
+        let (file, operations) = (Some("log".to_owned()), vec![FaultyOperation::Write]);
         storage.plant(Fault { file, operations, nth: 0, kind: FaultKind::Errno(5) });
         heap.transaction(count_on).unwrap_err();
         storage.heal();

@@ -2,7 +2,7 @@
 //! beside it.
 
 use crate::ways::{on_each_way, ways};
-use mangrove_pool::{Fault, FaultKind, Faulty, Operation, OsStorage};
+use mangrove_pool::{Fault, FaultKind, Faulty, FaultyOperation, OsStorage};
 use mangrove_txn::{Heap, HeapError, HeapOptions, Ptr, Start, Stop, Tx};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -47,7 +47,7 @@ fn on_files(test: impl Fn(HeapOptions, &Path)) {
 fn full_disk() -> Fault {
     Fault {
         file: Some("image".into()),
-        operations: vec![Operation::Allocate],
+        operations: vec![FaultyOperation::Allocate],
         nth: 0,
         kind: FaultKind::ErrnoForEver(libc::ENOSPC),
     }

@@ -1,7 +1,7 @@
 //! Commits that return before they are durable: what their tickets say, who makes them durable, and what a crash or a
 //! failing medium leaves of them.
 
-use mangrove_pool::{Fault, FaultKind, Faulty, Operation, OsStorage};
+use mangrove_pool::{Fault, FaultKind, Faulty, FaultyOperation, OsStorage};
 use mangrove_txn::{
     Create, Domain, Durability, Heap, HeapError, HeapOptions, HeapResult, Latency, Medium, Ptr, Stop, Tx,
     TxTicket,
@@ -209,7 +209,7 @@ fn a_failing_device_is_told_by_every_ticket_that_was_not_durable() {
     let (_, durable) = count_later(&heap).unwrap();
     heap.wait(durable).unwrap();
     let lost: Vec<_> = (0..10).map(|_| count_later(&heap).unwrap().1).collect();
-    let (file, operations) = (Some("log".into()), vec![Operation::Write, Operation::Sync]);
+    let (file, operations) = (Some("log".into()), vec![FaultyOperation::Write, FaultyOperation::Sync]);
     faulty.plant(Fault { file, operations, nth: 0, kind: FaultKind::Errno(libc::EIO) });
     let error = heap.wait(lost[3]).unwrap_err();
     assert!(matches!(error, HeapError::InDoubt(_)), "{error:?}");

@@ -6,5 +6,5 @@ mod stream;
 mod table;
 mod unread;
 
-pub(super) use records::Records;
-pub(super) use unread::Unread;
+pub(super) use records::DatabaseRecords;
+pub(super) use unread::UnreadReason;

@@ -1,7 +1,7 @@
 //! The newest version of every record, in the order of the keys, from all files of a database.
 
-use super::stream::{Stream, Version};
-use super::unread::Unread;
+use super::stream::{RecordStream, Version};
+use super::unread::UnreadReason;
 use crate::transfer::foreign::Decompress;
 use crate::transfer::manifest::{Manifest, TableFile};
 use std::ops::ControlFlow;
@@ -12,9 +12,9 @@ const REMOVES: u8 = 0;
 const SETS: u8 = 1;
 
 /// All records of a database that no program has open.
-pub(in crate::transfer) struct Records<'a> {
+pub(in crate::transfer) struct DatabaseRecords<'a> {
     /// The files of each level, and each file of the first level, whose files overlap.
-    streams: Vec<Stream<'a>>,
+    streams: Vec<RecordStream<'a>>,
     last: LastVersion,
 }
 
@@ -36,16 +36,16 @@ impl LastVersion {
     }
 }
 
-impl<'a> Records<'a> {
+impl<'a> DatabaseRecords<'a> {
     /// Those of the database in `folder`, which has the files of `manifest`.
     pub(in crate::transfer) fn open(
         folder: &'a Path,
         manifest: &Manifest,
         decompress: &'a Decompress,
-    ) -> Result<Self, Unread> {
+    ) -> Result<Self, UnreadReason> {
         let mut streams = Vec::new();
         for files in runs(manifest)? {
-            streams.extend(Stream::open(folder, decompress, files)?);
+            streams.extend(RecordStream::open(folder, decompress, files)?);
         }
         Ok(Self { streams, last: LastVersion::default() })
     }
@@ -59,7 +59,7 @@ impl<'a> Records<'a> {
     pub(in crate::transfer) fn walk(
         &mut self,
         mut each: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
-    ) -> Result<bool, Unread> {
+    ) -> Result<bool, UnreadReason> {
         while let Some(least) = self.least(None)? {
             // While the key is below those of all other streams, no other one is looked at.
             let bound = self.least(Some(least))?;
@@ -74,7 +74,7 @@ impl<'a> Records<'a> {
                     LastVersion { is_there: true, key, change } => match key.as_slice().cmp(version.key) {
                         std::cmp::Ordering::Less => false,
                         std::cmp::Ordering::Equal if version.change < *change => true,
-                        _ => return Err(Unread::Disordered),
+                        _ => return Err(UnreadReason::Disordered),
                     },
                     _ => false,
                 };
@@ -87,7 +87,7 @@ impl<'a> Records<'a> {
                             }
                         }
                         REMOVES => {}
-                        _ => return Err(Unread::Unknown),
+                        _ => return Err(UnreadReason::Unknown),
                     }
                 }
                 if !self.streams[least].next()? {
@@ -100,7 +100,7 @@ impl<'a> Records<'a> {
     }
 
     /// The stream with the least version, `other` left out.
-    fn least(&self, other: Option<usize>) -> Result<Option<usize>, Unread> {
+    fn least(&self, other: Option<usize>) -> Result<Option<usize>, UnreadReason> {
         let mut least: Option<(usize, Version<'_>)> = None;
         for (at, stream) in self.streams.iter().enumerate().filter(|(at, _)| Some(*at) != other) {
             let version = stream.version()?;
@@ -113,7 +113,7 @@ impl<'a> Records<'a> {
 }
 
 /// The files of a database in runs: inside each the keys ascend from file to file.
-fn runs(manifest: &Manifest) -> Result<Vec<Vec<TableFile>>, Unread> {
+fn runs(manifest: &Manifest) -> Result<Vec<Vec<TableFile>>, UnreadReason> {
     let mut runs: Vec<Vec<TableFile>> = Vec::new();
     let mut level_of_last = 0;
     for (&(level, _), file) in &manifest.files {
@@ -127,7 +127,7 @@ fn runs(manifest: &Manifest) -> Result<Vec<Vec<TableFile>>, Unread> {
     }
     for run in &mut runs {
         if run.iter().any(|file| Version::of(&file.smallest).is_none()) {
-            return Err(Unread::Unknown);
+            return Err(UnreadReason::Unknown);
         }
         run.sort_by(|a, b| Version::of(&a.smallest).cmp(&Version::of(&b.smallest)));
     }
@@ -191,7 +191,7 @@ mod tests {
     }
 
     /// The records in files, each with its level and its first key, and how the walk ended.
-    fn read(files: &[(u64, &str, Vec<u8>)]) -> (BTreeMap<String, String>, Result<bool, Unread>) {
+    fn read(files: &[(u64, &str, Vec<u8>)]) -> (BTreeMap<String, String>, Result<bool, UnreadReason>) {
         let folder = tempfile::tempdir().unwrap();
         let mut manifest = Manifest::default();
         for (number, (level, first, bytes)) in (1..).zip(files) {
@@ -202,7 +202,7 @@ mod tests {
             manifest.files.insert((*level, number), file);
         }
         let (mut found, none) = (BTreeMap::new(), Decompress::default());
-        let mut records = match Records::open(folder.path(), &manifest, &none) {
+        let mut records = match DatabaseRecords::open(folder.path(), &manifest, &none) {
             Ok(records) => records,
             Err(why) => return (found, Err(why)),
         };
@@ -233,7 +233,7 @@ mod tests {
     #[test]
     fn keys_that_do_not_ascend_are_told() {
         for entries in [[("b", 1, Some("")), ("a", 2, Some(""))], [("a", 1, Some("")), ("a", 2, Some(""))]] {
-            assert_eq!(read(&[(0, "a", table(&[&entries]))]).1, Err(Unread::Disordered));
+            assert_eq!(read(&[(0, "a", table(&[&entries]))]).1, Err(UnreadReason::Disordered));
         }
     }
 
@@ -249,11 +249,11 @@ mod tests {
             changed[at] ^= 0x11;
             let (found, ended) = read(&[(1, "a", changed)]);
             assert!(
-                (&found, &ended) == (&records.0, &records.1) || ended == Err(Unread::Unknown),
+                (&found, &ended) == (&records.0, &records.1) || ended == Err(UnreadReason::Unknown),
                 "byte {at}"
             );
             told += usize::from(ended.is_err());
-            assert_eq!(read(&[(1, "a", whole[..at].to_vec())]).1, Err(Unread::Unknown), "cut at {at}");
+            assert_eq!(read(&[(1, "a", whole[..at].to_vec())]).1, Err(UnreadReason::Unknown), "cut at {at}");
         }
         // All but the unused bytes of the end, and the block of filters.
         assert!(told > whole.len() - 60, "{told} of {}", whole.len());

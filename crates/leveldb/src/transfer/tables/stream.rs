@@ -1,7 +1,7 @@
 //! Files of records that follow each other in the order of their keys.
 
-use super::table::Table;
-use super::unread::Unread;
+use super::table::RecordFile;
+use super::unread::UnreadReason;
 use crate::transfer::foreign::Decompress;
 use crate::transfer::manifest::TableFile;
 use std::fs::File;
@@ -42,24 +42,24 @@ impl PartialOrd for Version<'_> {
 }
 
 /// The records of such files, at one of them.
-pub(super) struct Stream<'a> {
+pub(super) struct RecordStream<'a> {
     folder: &'a Path,
     decompress: &'a Decompress,
     /// The files that follow, the next one last.
     files: Vec<TableFile>,
-    table: Table<'a>,
+    table: RecordFile<'a>,
 }
 
-impl<'a> Stream<'a> {
+impl<'a> RecordStream<'a> {
     /// At the first record of these files. `None`: there is none.
     pub(super) fn open(
         folder: &'a Path,
         decompress: &'a Decompress,
         mut files: Vec<TableFile>,
-    ) -> Result<Option<Self>, Unread> {
+    ) -> Result<Option<Self>, UnreadReason> {
         files.reverse();
         let Some(first) = files.pop() else { return Ok(None) };
-        let table = Table::open(&path(folder, &first), first.bytes, decompress)?;
+        let table = RecordFile::open(&path(folder, &first), first.bytes, decompress)?;
         let mut stream = Self { folder, decompress, files, table };
         stream.read_ahead();
         Ok(stream.next()?.then_some(stream))
@@ -67,13 +67,13 @@ impl<'a> Stream<'a> {
 
     /// Goes to the next record. False: there is none.
     #[inline]
-    pub(super) fn next(&mut self) -> Result<bool, Unread> {
+    pub(super) fn next(&mut self) -> Result<bool, UnreadReason> {
         if self.table.next()? { Ok(true) } else { self.next_file() }
     }
 
-    fn next_file(&mut self) -> Result<bool, Unread> {
+    fn next_file(&mut self) -> Result<bool, UnreadReason> {
         while let Some(file) = self.files.pop() {
-            let next = Table::open(&path(self.folder, &file), file.bytes, self.decompress)?;
+            let next = RecordFile::open(&path(self.folder, &file), file.bytes, self.decompress)?;
             self.table = next;
             self.read_ahead();
             if self.table.next()? {
@@ -84,8 +84,8 @@ impl<'a> Stream<'a> {
     }
 
     #[inline]
-    pub(super) fn version(&self) -> Result<Version<'_>, Unread> {
-        Version::of(self.table.key()).ok_or(Unread::Unknown)
+    pub(super) fn version(&self) -> Result<Version<'_>, UnreadReason> {
+        Version::of(self.table.key()).ok_or(UnreadReason::Unknown)
     }
 
     #[inline]

@@ -2,7 +2,7 @@
 //! them; then 48 bytes that say where the index is (LevelDB's doc/table_format.md).
 
 use super::block::BlockCursor;
-use super::unread::Unread;
+use super::unread::UnreadReason;
 use crate::transfer::foreign::Decompress;
 use crate::transfer::manifest::{masked, number};
 use std::fs::File;
@@ -22,7 +22,7 @@ const SNAPPY_TIMES_MAX: usize = 24;
 const WINDOW_BYTES: usize = 256 << 10;
 
 /// A file of records, at one of them.
-pub(super) struct Table<'a> {
+pub(super) struct RecordFile<'a> {
     file: File,
     bytes: u64,
     decompress: &'a Decompress,
@@ -43,9 +43,9 @@ enum Place {
     Unpacked(usize),
 }
 
-impl<'a> Table<'a> {
+impl<'a> RecordFile<'a> {
     /// Before the first record of the file at `path`, of which the database's MANIFEST says how long it is.
-    pub(super) fn open(path: &Path, bytes: u64, decompress: &'a Decompress) -> Result<Self, Unread> {
+    pub(super) fn open(path: &Path, bytes: u64, decompress: &'a Decompress) -> Result<Self, UnreadReason> {
         let mut table = Self {
             file: File::open(path)?,
             bytes,
@@ -58,35 +58,35 @@ impl<'a> Table<'a> {
             block: Place::Unpacked(0),
             in_block: BlockCursor::default(),
         };
-        let at = bytes.checked_sub(FOOTER_BYTES as u64).ok_or(Unread::Unknown)?;
+        let at = bytes.checked_sub(FOOTER_BYTES as u64).ok_or(UnreadReason::Unknown)?;
         let mut footer = [0; FOOTER_BYTES];
         table.file.read_exact_at(&mut footer, at)?;
         let (mut handles, magic) = footer.split_at(FOOTER_BYTES - 8);
         if magic != MAGIC.to_le_bytes() {
-            return Err(Unread::Unknown);
+            return Err(UnreadReason::Unknown);
         }
         // The first handle is that of the index of filters.
         let (_, index) = (handle(&mut handles)?, handle(&mut handles)?);
         table.read_block(index)?;
         table.index = table.block().to_vec();
-        table.in_index.begin(&table.index).ok_or(Unread::Unknown)?;
+        table.in_index.begin(&table.index).ok_or(UnreadReason::Unknown)?;
         table.block = Place::Unpacked(0);
         Ok(table)
     }
 
     /// Goes to the next record. False: there is none.
     #[inline]
-    pub(super) fn next(&mut self) -> Result<bool, Unread> {
+    pub(super) fn next(&mut self) -> Result<bool, UnreadReason> {
         let block = match &self.block {
             Place::Window(range) => &self.window[range.clone()],
             Place::Unpacked(len) => &self.unpacked[..*len],
         };
-        if self.in_block.next(block).ok_or(Unread::Unknown)? { Ok(true) } else { self.next_block() }
+        if self.in_block.next(block).ok_or(UnreadReason::Unknown)? { Ok(true) } else { self.next_block() }
     }
 
     /// Goes to the first record of the next block that has one.
-    fn next_block(&mut self) -> Result<bool, Unread> {
-        while self.in_index.next(&self.index).ok_or(Unread::Unknown)? {
+    fn next_block(&mut self) -> Result<bool, UnreadReason> {
+        while self.in_index.next(&self.index).ok_or(UnreadReason::Unknown)? {
             let mut value = &self.index[self.in_index.value()];
             let block = handle(&mut value)?;
             self.read_block(block)?;
@@ -94,8 +94,8 @@ impl<'a> Table<'a> {
                 Place::Window(range) => &self.window[range.clone()],
                 Place::Unpacked(len) => &self.unpacked[..*len],
             };
-            self.in_block.begin(block).ok_or(Unread::Unknown)?;
-            if self.in_block.next(block).ok_or(Unread::Unknown)? {
+            self.in_block.begin(block).ok_or(UnreadReason::Unknown)?;
+            if self.in_block.next(block).ok_or(UnreadReason::Unknown)? {
                 return Ok(true);
             }
         }
@@ -122,9 +122,9 @@ impl<'a> Table<'a> {
     }
 
     /// Reads a block, and compares its checksum.
-    fn read_block(&mut self, (at, len): (u64, u64)) -> Result<(), Unread> {
-        let whole = len.checked_add(TRAILER_BYTES as u64).ok_or(Unread::Unknown)?;
-        let end = at.checked_add(whole).filter(|end| *end <= self.bytes).ok_or(Unread::Unknown)?;
+    fn read_block(&mut self, (at, len): (u64, u64)) -> Result<(), UnreadReason> {
+        let whole = len.checked_add(TRAILER_BYTES as u64).ok_or(UnreadReason::Unknown)?;
+        let end = at.checked_add(whole).filter(|end| *end <= self.bytes).ok_or(UnreadReason::Unknown)?;
         if at < self.window_at || end > self.window_at + self.window.len() as u64 {
             let bytes = whole.max((WINDOW_BYTES as u64).min(self.bytes - at));
             self.window.resize(bytes as usize, 0);
@@ -134,29 +134,29 @@ impl<'a> Table<'a> {
         let first = (at - self.window_at) as usize;
         let (stored, sum) = self.window[first..][..whole as usize].split_at(whole as usize - 4);
         if masked(crc32c::crc32c(stored)).to_le_bytes() != sum {
-            return Err(Unread::Unknown);
+            return Err(UnreadReason::Unknown);
         }
-        let (&kind, stored) = stored.split_last().ok_or(Unread::Unknown)?;
+        let (&kind, stored) = stored.split_last().ok_or(UnreadReason::Unknown)?;
         self.block = match kind {
             STORED => Place::Window(first..first + stored.len()),
             SNAPPY => {
-                let len = self.decompress.len_of(stored).ok_or(Unread::Unknown)?;
+                let len = self.decompress.len_of(stored).ok_or(UnreadReason::Unknown)?;
                 if len > stored.len().saturating_mul(SNAPPY_TIMES_MAX) {
-                    return Err(Unread::Unknown);
+                    return Err(UnreadReason::Unknown);
                 }
                 if self.unpacked.len() < len {
                     self.unpacked.resize(len, 0);
                 }
-                self.decompress.into(stored, &mut self.unpacked[..len]).ok_or(Unread::Unknown)?;
+                self.decompress.into(stored, &mut self.unpacked[..len]).ok_or(UnreadReason::Unknown)?;
                 Place::Unpacked(len)
             }
-            _ => return Err(Unread::Unknown),
+            _ => return Err(UnreadReason::Unknown),
         };
         Ok(())
     }
 }
 
 /// Where a block is and how long, without what follows it.
-fn handle(bytes: &mut &[u8]) -> Result<(u64, u64), Unread> {
-    Ok((number(bytes).ok_or(Unread::Unknown)?, number(bytes).ok_or(Unread::Unknown)?))
+fn handle(bytes: &mut &[u8]) -> Result<(u64, u64), UnreadReason> {
+    Ok((number(bytes).ok_or(UnreadReason::Unknown)?, number(bytes).ok_or(UnreadReason::Unknown)?))
 }

@@ -40,7 +40,7 @@ pub(crate) struct Out(pub(crate) u8, pub(crate) Size);
 
 /// What the recompiler does with a system call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Plan {
+pub(crate) enum SyscallPlan {
     /// It makes the call, which writes these.
     Writes(&'static [Out]),
     /// It makes the call, which writes these even if it fails.
@@ -67,10 +67,10 @@ pub(crate) const FORKS: &str = "it makes a process (fork, vfork, clone): do that
 pub(crate) const STARTS: &str = "it starts a thread: do that outside of write commands";
 pub(crate) const ENDS: &str = "it ends a thread: do that outside of write commands";
 
-const NONE: Plan = Plan::Writes(&[]);
+const NONE: SyscallPlan = SyscallPlan::Writes(&[]);
 
 /// The plan for a system call by number.
-pub(crate) fn plan(number: i64) -> Plan {
+pub(crate) fn plan(number: i64) -> SyscallPlan {
     use Size::{
         Arg, Bits, Fixed, Message, MessageLengths, Messages, Polled, Result, Results, Socket, SocketOption,
         Vector,
@@ -81,24 +81,24 @@ pub(crate) fn plan(number: i64) -> Plan {
     const SHARED: &str = "it attaches System V shared memory";
     const ROOT: &str = "it changes the process's root, namespaces or tracing";
     match number {
-        libc::SYS_read | libc::SYS_pread64 => Plan::Writes(&[Out(1, Result)]),
-        libc::SYS_readv | libc::SYS_preadv | libc::SYS_preadv2 => Plan::Writes(&[Out(1, Vector(2))]),
-        libc::SYS_process_vm_readv => Plan::Writes(&[Out(1, Vector(2))]),
+        libc::SYS_read | libc::SYS_pread64 => SyscallPlan::Writes(&[Out(1, Result)]),
+        libc::SYS_readv | libc::SYS_preadv | libc::SYS_preadv2 => SyscallPlan::Writes(&[Out(1, Vector(2))]),
+        libc::SYS_process_vm_readv => SyscallPlan::Writes(&[Out(1, Vector(2))]),
         libc::SYS_write | libc::SYS_pwrite64 | libc::SYS_writev | libc::SYS_pwritev | libc::SYS_pwritev2 => {
             NONE
         }
         libc::SYS_open | libc::SYS_openat | libc::SYS_openat2 | libc::SYS_creat | libc::SYS_close => NONE,
         libc::SYS_close_range | libc::SYS_dup | libc::SYS_dup2 | libc::SYS_dup3 | libc::SYS_lseek => NONE,
-        libc::SYS_stat | libc::SYS_fstat | libc::SYS_lstat => Plan::Writes(&[Out(1, Fixed(144))]),
-        libc::SYS_newfstatat => Plan::Writes(&[Out(2, Fixed(144))]),
-        libc::SYS_statx => Plan::Writes(&[Out(4, Fixed(256))]),
-        libc::SYS_statfs | libc::SYS_fstatfs => Plan::Writes(&[Out(1, Fixed(120))]),
+        libc::SYS_stat | libc::SYS_fstat | libc::SYS_lstat => SyscallPlan::Writes(&[Out(1, Fixed(144))]),
+        libc::SYS_newfstatat => SyscallPlan::Writes(&[Out(2, Fixed(144))]),
+        libc::SYS_statx => SyscallPlan::Writes(&[Out(4, Fixed(256))]),
+        libc::SYS_statfs | libc::SYS_fstatfs => SyscallPlan::Writes(&[Out(1, Fixed(120))]),
         libc::SYS_access | libc::SYS_faccessat | libc::SYS_faccessat2 => NONE,
-        libc::SYS_pipe | libc::SYS_pipe2 => Plan::Writes(&[Out(0, Fixed(8))]),
-        libc::SYS_getdents | libc::SYS_getdents64 => Plan::Writes(&[Out(1, Result)]),
-        libc::SYS_getcwd => Plan::Writes(&[Out(0, Result)]),
-        libc::SYS_readlink => Plan::Writes(&[Out(1, Result)]),
-        libc::SYS_readlinkat => Plan::Writes(&[Out(2, Result)]),
+        libc::SYS_pipe | libc::SYS_pipe2 => SyscallPlan::Writes(&[Out(0, Fixed(8))]),
+        libc::SYS_getdents | libc::SYS_getdents64 => SyscallPlan::Writes(&[Out(1, Result)]),
+        libc::SYS_getcwd => SyscallPlan::Writes(&[Out(0, Result)]),
+        libc::SYS_readlink => SyscallPlan::Writes(&[Out(1, Result)]),
+        libc::SYS_readlinkat => SyscallPlan::Writes(&[Out(2, Result)]),
         libc::SYS_chdir | libc::SYS_fchdir | libc::SYS_mkdir | libc::SYS_mkdirat | libc::SYS_rmdir => NONE,
         libc::SYS_unlink
         | libc::SYS_unlinkat
@@ -123,61 +123,67 @@ pub(crate) fn plan(number: i64) -> Plan {
         | libc::SYS_syncfs
         | libc::SYS_sync_file_range => NONE,
         libc::SYS_flock | libc::SYS_fadvise64 | libc::SYS_readahead | libc::SYS_memfd_create => NONE,
-        libc::SYS_sendfile => Plan::Writes(&[Out(2, Fixed(8))]),
-        libc::SYS_copy_file_range | libc::SYS_splice => Plan::Writes(&[Out(1, Fixed(8)), Out(3, Fixed(8))]),
+        libc::SYS_sendfile => SyscallPlan::Writes(&[Out(2, Fixed(8))]),
+        libc::SYS_copy_file_range | libc::SYS_splice => {
+            SyscallPlan::Writes(&[Out(1, Fixed(8)), Out(3, Fixed(8))])
+        }
         libc::SYS_tee => NONE,
-        libc::SYS_getxattr | libc::SYS_lgetxattr | libc::SYS_fgetxattr => Plan::Writes(&[Out(2, Result)]),
-        libc::SYS_listxattr | libc::SYS_llistxattr | libc::SYS_flistxattr => Plan::Writes(&[Out(1, Result)]),
+        libc::SYS_getxattr | libc::SYS_lgetxattr | libc::SYS_fgetxattr => {
+            SyscallPlan::Writes(&[Out(2, Result)])
+        }
+        libc::SYS_listxattr | libc::SYS_llistxattr | libc::SYS_flistxattr => {
+            SyscallPlan::Writes(&[Out(1, Result)])
+        }
         libc::SYS_setxattr | libc::SYS_lsetxattr | libc::SYS_fsetxattr | libc::SYS_removexattr => NONE,
-        libc::SYS_poll => Plan::WritesAlways(&[Out(0, Polled(1))]),
-        libc::SYS_ppoll => Plan::WritesAlways(&[Out(0, Polled(1)), Out(2, Fixed(16))]),
-        libc::SYS_select | libc::SYS_pselect6 => Plan::WritesOr(
+        libc::SYS_poll => SyscallPlan::WritesAlways(&[Out(0, Polled(1))]),
+        libc::SYS_ppoll => SyscallPlan::WritesAlways(&[Out(0, Polled(1)), Out(2, Fixed(16))]),
+        libc::SYS_select | libc::SYS_pselect6 => SyscallPlan::WritesOr(
             &[Out(1, Bits(0)), Out(2, Bits(0)), Out(3, Bits(0)), Out(4, Fixed(16))],
             &[Out(4, Fixed(16))],
         ),
         libc::SYS_epoll_create | libc::SYS_epoll_create1 | libc::SYS_epoll_ctl => NONE,
         libc::SYS_epoll_wait | libc::SYS_epoll_pwait | libc::SYS_epoll_pwait2 => {
-            Plan::Writes(&[Out(1, Results(12))])
+            SyscallPlan::Writes(&[Out(1, Results(12))])
         }
         libc::SYS_eventfd | libc::SYS_eventfd2 | libc::SYS_signalfd | libc::SYS_signalfd4 => NONE,
         libc::SYS_inotify_init | libc::SYS_inotify_init1 | libc::SYS_inotify_add_watch => NONE,
         libc::SYS_inotify_rm_watch => NONE,
         libc::SYS_socket | libc::SYS_bind | libc::SYS_connect | libc::SYS_listen | libc::SYS_shutdown => NONE,
         libc::SYS_setsockopt | libc::SYS_sendto | libc::SYS_sendmsg => NONE,
-        libc::SYS_sendmmsg => Plan::Writes(&[Out(1, MessageLengths)]),
-        libc::SYS_socketpair => Plan::WritesAlways(&[Out(3, Fixed(8))]),
+        libc::SYS_sendmmsg => SyscallPlan::Writes(&[Out(1, MessageLengths)]),
+        libc::SYS_socketpair => SyscallPlan::WritesAlways(&[Out(3, Fixed(8))]),
         libc::SYS_accept | libc::SYS_accept4 | libc::SYS_getsockname | libc::SYS_getpeername => {
-            Plan::Writes(&[Out(1, Socket(2)), Out(2, Fixed(4))])
+            SyscallPlan::Writes(&[Out(1, Socket(2)), Out(2, Fixed(4))])
         }
         // When the option's value does not fit, the call fails and still writes the length.
         libc::SYS_getsockopt => {
-            Plan::WritesOr(&[Out(3, SocketOption(4)), Out(4, Fixed(4))], &[Out(4, Fixed(4))])
+            SyscallPlan::WritesOr(&[Out(3, SocketOption(4)), Out(4, Fixed(4))], &[Out(4, Fixed(4))])
         }
-        libc::SYS_recvfrom => Plan::Writes(&[Out(1, Result), Out(4, Socket(5)), Out(5, Fixed(4))]),
-        libc::SYS_recvmsg => Plan::Writes(&[Out(1, Message)]),
-        libc::SYS_recvmmsg => Plan::Writes(&[Out(1, Messages), Out(4, Fixed(16))]),
-        libc::SYS_getrandom => Plan::Writes(&[Out(0, Result)]),
-        libc::SYS_clock_gettime | libc::SYS_clock_getres => Plan::Writes(&[Out(1, Fixed(16))]),
-        libc::SYS_gettimeofday => Plan::Writes(&[Out(0, Fixed(16)), Out(1, Fixed(8))]),
-        libc::SYS_time => Plan::Writes(&[Out(0, Fixed(8))]),
-        libc::SYS_times => Plan::Writes(&[Out(0, Fixed(32))]),
-        libc::SYS_nanosleep => Plan::WritesAlways(&[Out(1, Fixed(16))]),
-        libc::SYS_clock_nanosleep => Plan::WritesAlways(&[Out(3, Fixed(16))]),
-        libc::SYS_getitimer => Plan::Writes(&[Out(1, Fixed(32))]),
-        libc::SYS_setitimer => Plan::Writes(&[Out(2, Fixed(32))]),
+        libc::SYS_recvfrom => SyscallPlan::Writes(&[Out(1, Result), Out(4, Socket(5)), Out(5, Fixed(4))]),
+        libc::SYS_recvmsg => SyscallPlan::Writes(&[Out(1, Message)]),
+        libc::SYS_recvmmsg => SyscallPlan::Writes(&[Out(1, Messages), Out(4, Fixed(16))]),
+        libc::SYS_getrandom => SyscallPlan::Writes(&[Out(0, Result)]),
+        libc::SYS_clock_gettime | libc::SYS_clock_getres => SyscallPlan::Writes(&[Out(1, Fixed(16))]),
+        libc::SYS_gettimeofday => SyscallPlan::Writes(&[Out(0, Fixed(16)), Out(1, Fixed(8))]),
+        libc::SYS_time => SyscallPlan::Writes(&[Out(0, Fixed(8))]),
+        libc::SYS_times => SyscallPlan::Writes(&[Out(0, Fixed(32))]),
+        libc::SYS_nanosleep => SyscallPlan::WritesAlways(&[Out(1, Fixed(16))]),
+        libc::SYS_clock_nanosleep => SyscallPlan::WritesAlways(&[Out(3, Fixed(16))]),
+        libc::SYS_getitimer => SyscallPlan::Writes(&[Out(1, Fixed(32))]),
+        libc::SYS_setitimer => SyscallPlan::Writes(&[Out(2, Fixed(32))]),
         libc::SYS_alarm | libc::SYS_pause => NONE,
-        libc::SYS_timer_create => Plan::Writes(&[Out(2, Fixed(4))]),
-        libc::SYS_timer_gettime => Plan::Writes(&[Out(1, Fixed(32))]),
-        libc::SYS_timer_settime => Plan::Writes(&[Out(3, Fixed(32))]),
+        libc::SYS_timer_create => SyscallPlan::Writes(&[Out(2, Fixed(4))]),
+        libc::SYS_timer_gettime => SyscallPlan::Writes(&[Out(1, Fixed(32))]),
+        libc::SYS_timer_settime => SyscallPlan::Writes(&[Out(3, Fixed(32))]),
         libc::SYS_timer_delete | libc::SYS_timer_getoverrun => NONE,
         libc::SYS_timerfd_create => NONE,
-        libc::SYS_timerfd_gettime => Plan::Writes(&[Out(1, Fixed(32))]),
-        libc::SYS_timerfd_settime => Plan::Writes(&[Out(3, Fixed(32))]),
-        libc::SYS_getrusage => Plan::Writes(&[Out(1, Fixed(144))]),
-        libc::SYS_sysinfo => Plan::Writes(&[Out(0, Fixed(112))]),
-        libc::SYS_uname => Plan::Writes(&[Out(0, Fixed(390))]),
-        libc::SYS_getrlimit => Plan::Writes(&[Out(1, Fixed(16))]),
-        libc::SYS_prlimit64 => Plan::Writes(&[Out(3, Fixed(16))]),
+        libc::SYS_timerfd_gettime => SyscallPlan::Writes(&[Out(1, Fixed(32))]),
+        libc::SYS_timerfd_settime => SyscallPlan::Writes(&[Out(3, Fixed(32))]),
+        libc::SYS_getrusage => SyscallPlan::Writes(&[Out(1, Fixed(144))]),
+        libc::SYS_sysinfo => SyscallPlan::Writes(&[Out(0, Fixed(112))]),
+        libc::SYS_uname => SyscallPlan::Writes(&[Out(0, Fixed(390))]),
+        libc::SYS_getrlimit => SyscallPlan::Writes(&[Out(1, Fixed(16))]),
+        libc::SYS_prlimit64 => SyscallPlan::Writes(&[Out(3, Fixed(16))]),
         libc::SYS_setrlimit | libc::SYS_getpriority | libc::SYS_setpriority => NONE,
         libc::SYS_getpid | libc::SYS_getppid | libc::SYS_gettid | libc::SYS_getuid | libc::SYS_geteuid => {
             NONE
@@ -186,26 +192,26 @@ pub(crate) fn plan(number: i64) -> Plan {
             NONE
         }
         libc::SYS_getresuid | libc::SYS_getresgid => {
-            Plan::Writes(&[Out(0, Fixed(4)), Out(1, Fixed(4)), Out(2, Fixed(4))])
+            SyscallPlan::Writes(&[Out(0, Fixed(4)), Out(1, Fixed(4)), Out(2, Fixed(4))])
         }
-        libc::SYS_getgroups => Plan::Writes(&[Out(1, Results(4))]),
-        libc::SYS_getcpu => Plan::Writes(&[Out(0, Fixed(4)), Out(1, Fixed(4))]),
+        libc::SYS_getgroups => SyscallPlan::Writes(&[Out(1, Results(4))]),
+        libc::SYS_getcpu => SyscallPlan::Writes(&[Out(0, Fixed(4)), Out(1, Fixed(4))]),
         libc::SYS_sched_yield | libc::SYS_sched_setaffinity | libc::SYS_sched_setscheduler => NONE,
         libc::SYS_sched_getscheduler
         | libc::SYS_sched_get_priority_max
         | libc::SYS_sched_get_priority_min => NONE,
-        libc::SYS_sched_getaffinity => Plan::Writes(&[Out(2, Results(1))]),
-        libc::SYS_sched_getparam => Plan::Writes(&[Out(1, Fixed(4))]),
-        libc::SYS_sched_rr_get_interval => Plan::Writes(&[Out(1, Fixed(16))]),
-        libc::SYS_rt_sigaction => Plan::Writes(&[Out(2, Fixed(32))]),
-        libc::SYS_rt_sigprocmask => Plan::Writes(&[Out(2, Arg(3))]),
-        libc::SYS_rt_sigpending => Plan::Writes(&[Out(0, Arg(1))]),
-        libc::SYS_rt_sigtimedwait => Plan::Writes(&[Out(1, Fixed(128))]),
+        libc::SYS_sched_getaffinity => SyscallPlan::Writes(&[Out(2, Results(1))]),
+        libc::SYS_sched_getparam => SyscallPlan::Writes(&[Out(1, Fixed(4))]),
+        libc::SYS_sched_rr_get_interval => SyscallPlan::Writes(&[Out(1, Fixed(16))]),
+        libc::SYS_rt_sigaction => SyscallPlan::Writes(&[Out(2, Fixed(32))]),
+        libc::SYS_rt_sigprocmask => SyscallPlan::Writes(&[Out(2, Arg(3))]),
+        libc::SYS_rt_sigpending => SyscallPlan::Writes(&[Out(0, Arg(1))]),
+        libc::SYS_rt_sigtimedwait => SyscallPlan::Writes(&[Out(1, Fixed(128))]),
         libc::SYS_rt_sigsuspend | libc::SYS_kill | libc::SYS_tgkill | libc::SYS_tkill => NONE,
         libc::SYS_rt_sigqueueinfo | libc::SYS_rt_tgsigqueueinfo => NONE,
-        libc::SYS_sigaltstack => Plan::Writes(&[Out(1, Fixed(24))]),
-        libc::SYS_wait4 => Plan::Writes(&[Out(1, Fixed(4)), Out(3, Fixed(144))]),
-        libc::SYS_waitid => Plan::Writes(&[Out(2, Fixed(128)), Out(4, Fixed(144))]),
+        libc::SYS_sigaltstack => SyscallPlan::Writes(&[Out(1, Fixed(24))]),
+        libc::SYS_wait4 => SyscallPlan::Writes(&[Out(1, Fixed(4)), Out(3, Fixed(144))]),
+        libc::SYS_waitid => SyscallPlan::Writes(&[Out(2, Fixed(128)), Out(4, Fixed(144))]),
         libc::SYS_set_robust_list | libc::SYS_membarrier | libc::SYS_restart_syscall => NONE,
         libc::SYS_mlock
         | libc::SYS_mlock2
@@ -213,35 +219,37 @@ pub(crate) fn plan(number: i64) -> Plan {
         | libc::SYS_mlockall
         | libc::SYS_munlockall => NONE,
         libc::SYS_msync | libc::SYS_mbind | libc::SYS_set_mempolicy => NONE,
-        libc::SYS_mincore => Plan::Writes(&[Out(2, Size::Pages(1))]),
+        libc::SYS_mincore => SyscallPlan::Writes(&[Out(2, Size::Pages(1))]),
         libc::SYS_ioctl | libc::SYS_fcntl | libc::SYS_prctl | libc::SYS_arch_prctl | libc::SYS_futex => {
-            Plan::Depends
+            SyscallPlan::Depends
         }
-        libc::SYS_vmsplice => Plan::Depends,
-        libc::SYS_mmap | libc::SYS_munmap | libc::SYS_mprotect | libc::SYS_mremap => Plan::Mapping,
-        libc::SYS_brk | libc::SYS_madvise => Plan::Mapping,
-        libc::SYS_exit_group => Plan::Exit,
-        libc::SYS_fork | libc::SYS_vfork => Plan::Denied(FORKS),
-        libc::SYS_execve | libc::SYS_execveat => Plan::Refused(EXEC),
-        libc::SYS_clone | libc::SYS_clone3 => Plan::Depends,
-        libc::SYS_exit => Plan::Refused(ENDS),
+        libc::SYS_vmsplice => SyscallPlan::Depends,
+        libc::SYS_mmap | libc::SYS_munmap | libc::SYS_mprotect | libc::SYS_mremap => SyscallPlan::Mapping,
+        libc::SYS_brk | libc::SYS_madvise => SyscallPlan::Mapping,
+        libc::SYS_exit_group => SyscallPlan::Exit,
+        libc::SYS_fork | libc::SYS_vfork => SyscallPlan::Denied(FORKS),
+        libc::SYS_execve | libc::SYS_execveat => SyscallPlan::Refused(EXEC),
+        libc::SYS_clone | libc::SYS_clone3 => SyscallPlan::Depends,
+        libc::SYS_exit => SyscallPlan::Refused(ENDS),
         libc::SYS_io_setup
         | libc::SYS_io_submit
         | libc::SYS_io_getevents
         | libc::SYS_io_uring_setup
         | libc::SYS_io_uring_enter
-        | libc::SYS_io_uring_register => Plan::Refused(ASYNC),
-        libc::SYS_shmat | libc::SYS_shmdt => Plan::Refused(SHARED),
+        | libc::SYS_io_uring_register => SyscallPlan::Refused(ASYNC),
+        libc::SYS_shmat | libc::SYS_shmdt => SyscallPlan::Refused(SHARED),
         libc::SYS_ptrace | libc::SYS_unshare | libc::SYS_setns | libc::SYS_chroot | libc::SYS_pivot_root => {
-            Plan::Refused(ROOT)
+            SyscallPlan::Refused(ROOT)
         }
-        libc::SYS_rt_sigreturn => Plan::Refused("it returns from a signal handler that it did not enter"),
-        libc::SYS_rseq => Plan::Refused("it registers restartable sequences"),
+        libc::SYS_rt_sigreturn => {
+            SyscallPlan::Refused("it returns from a signal handler that it did not enter")
+        }
+        libc::SYS_rseq => SyscallPlan::Refused("it registers restartable sequences"),
         libc::SYS_pkey_mprotect | libc::SYS_remap_file_pages => {
-            Plan::Refused("it changes mappings in a rare way")
+            SyscallPlan::Refused("it changes mappings in a rare way")
         }
-        libc::SYS_userfaultfd => Plan::Refused("it opens a userfaultfd"),
-        _ => Plan::Unknown,
+        libc::SYS_userfaultfd => SyscallPlan::Refused("it opens a userfaultfd"),
+        _ => SyscallPlan::Unknown,
     }
 }
 

@@ -1,6 +1,6 @@
 //! System calls of tracked code: the recompiler makes them, and records afterwards what they wrote.
 
-use super::syscall_table::{FORKS, Out, Plan, STARTS, Size, ioctl_bytes, plan};
+use super::syscall_table::{FORKS, Out, STARTS, Size, SyscallPlan, ioctl_bytes, plan};
 use crate::recompiler::run::context::{R8, R10, R11, RAX, RCX, RDI, RDX, RSI, context};
 use crate::recompiler::run::raw_syscall::{failed, syscall};
 use crate::recompiler::state::{CallFailure, RecompilerState};
@@ -29,16 +29,16 @@ impl RecompilerState {
 
     fn make(&mut self, number: i64, args: [u64; 6]) -> Result<i64, CallFailure> {
         match plan(number) {
-            Plan::Writes(outs) => Ok(self.make_plain(number, args, outs, &[])),
-            Plan::WritesAlways(outs) => Ok(self.make_plain(number, args, outs, outs)),
-            Plan::WritesOr(outs, otherwise) => Ok(self.make_plain(number, args, outs, otherwise)),
-            Plan::Mapping => self.make_mapping(number, args),
-            Plan::Depends => self.make_dependent(number, args),
+            SyscallPlan::Writes(outs) => Ok(self.make_plain(number, args, outs, &[])),
+            SyscallPlan::WritesAlways(outs) => Ok(self.make_plain(number, args, outs, outs)),
+            SyscallPlan::WritesOr(outs, otherwise) => Ok(self.make_plain(number, args, outs, otherwise)),
+            SyscallPlan::Mapping => self.make_mapping(number, args),
+            SyscallPlan::Depends => self.make_dependent(number, args),
             // SAFETY: the program's own request. The batch is not committed.
-            Plan::Exit => Ok(unsafe { syscall(number, args) }),
-            Plan::Denied(why) => Ok(self.deny(why)),
-            Plan::Refused(why) => Err(CallFailure::Refused(why)),
-            Plan::Unknown => Err(CallFailure::Syscall(number)),
+            SyscallPlan::Exit => Ok(unsafe { syscall(number, args) }),
+            SyscallPlan::Denied(why) => Ok(self.deny(why)),
+            SyscallPlan::Refused(why) => Err(CallFailure::Refused(why)),
+            SyscallPlan::Unknown => Err(CallFailure::Syscall(number)),
         }
     }
 

@@ -8,7 +8,7 @@
 //! flags, and passes on to the next entry of the same slot if they differ. The bits above are 0 in user space.
 
 use super::decode::{Insn, InsnKind};
-use super::emit::{Base, Mem, Segment, reaches};
+use super::emit::{AddressSegment, Base, Mem, reaches};
 use super::translate::{AfterBlock, Piece};
 use crate::recompiler::code_cache::blocks::Mode;
 use crate::recompiler::code_cache::cache::link;
@@ -412,9 +412,9 @@ fn operand(insn: &Insn) -> Mem {
         disp: raw.memory_displacement64() as i64,
         narrow,
         segment: match raw.segment_prefix() {
-            Register::FS => Segment::Fs,
-            Register::GS => Segment::Gs,
-            _ => Segment::Flat,
+            Register::FS => AddressSegment::Fs,
+            Register::GS => AddressSegment::Gs,
+            _ => AddressSegment::Flat,
         },
     }
 }

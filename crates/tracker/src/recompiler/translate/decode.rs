@@ -1,6 +1,6 @@
 //! One instruction: its registers, its flags, its stores.
 
-use super::emit::{Base, Mem, Segment};
+use super::emit::{AddressSegment, Base, Mem};
 use crate::recompiler::code_cache::proc_maps::Maps;
 use crate::recompiler::run::context::{RCX, RDI, RSP};
 use iced_x86::{
@@ -203,7 +203,7 @@ fn may_leave_flags(raw: &Instruction) -> bool {
 }
 
 fn stack_top() -> Mem {
-    Mem { base: Base::Reg(RSP), index: None, scale: 1, disp: 0, narrow: false, segment: Segment::Flat }
+    Mem { base: Base::Reg(RSP), index: None, scale: 1, disp: 0, narrow: false, segment: AddressSegment::Flat }
 }
 
 fn store(raw: &Instruction, used: &UsedMemory, rare: bool) -> InsnStore {
@@ -212,9 +212,9 @@ fn store(raw: &Instruction, used: &UsedMemory, rare: bool) -> InsnStore {
         base = Register::RIP;
     }
     let segment = match used.segment() {
-        Register::FS => Segment::Fs,
-        Register::GS => Segment::Gs,
-        _ => Segment::Flat,
+        Register::FS => AddressSegment::Fs,
+        Register::GS => AddressSegment::Gs,
+        _ => AddressSegment::Flat,
     };
     let narrow = used.address_size() == CodeSize::Code32;
     let mut disp = used.displacement() as i64;
@@ -236,7 +236,7 @@ fn store(raw: &Instruction, used: &UsedMemory, rare: bool) -> InsnStore {
         || far
         || (bytes == 0 && !repeated)
         || bytes > 64
-        || segment == Segment::Gs
+        || segment == AddressSegment::Gs
         || used.index().is_vector_register()
     {
         Shape::Rare

@@ -13,7 +13,7 @@ pub(crate) struct Mem {
     pub(crate) disp: i64,
     /// 32-bit address arithmetic.
     pub(crate) narrow: bool,
-    pub(crate) segment: Segment,
+    pub(crate) segment: AddressSegment,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,7 +24,7 @@ pub(crate) enum Base {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Segment {
+pub(crate) enum AddressSegment {
     Flat,
     Fs,
     Gs,
@@ -39,7 +39,7 @@ impl Mem {
             scale: 1,
             disp: addr.into(),
             narrow: false,
-            segment: Segment::Flat,
+            segment: AddressSegment::Flat,
         }
     }
 
@@ -99,9 +99,9 @@ impl Code {
     /// `tail` bytes of immediate follow.
     pub(crate) fn op_mem(&mut self, wide: bool, opcode: &[u8], reg: u8, mem: &Mem, tail: usize) {
         match mem.segment {
-            Segment::Flat => {}
-            Segment::Fs => self.bytes(&[0x64]),
-            Segment::Gs => self.bytes(&[0x65]),
+            AddressSegment::Flat => {}
+            AddressSegment::Fs => self.bytes(&[0x64]),
+            AddressSegment::Gs => self.bytes(&[0x65]),
         }
         if mem.narrow {
             self.bytes(&[0x67]);

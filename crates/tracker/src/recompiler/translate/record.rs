@@ -4,7 +4,7 @@
 //! before it clobbers anything.
 
 use super::decode::{InsnStore, REPEAT_REGISTERS, STATUS, Shape};
-use super::emit::{Base, Code, Mem, Segment};
+use super::emit::{AddressSegment, Base, Code, Mem};
 use super::liveness::Dead;
 use crate::recompiler::code_cache::cache::CodeArena;
 use crate::recompiler::run::context::{
@@ -160,7 +160,7 @@ impl Recorder<'_> {
             hot.bytes(&[0x9f, 0x0f, 0x90, 0xc0]); // lahf; seto al
             hot.store_low(at!(saved_flags), RAX);
         }
-        if mem.segment == Segment::Fs {
+        if mem.segment == AddressSegment::Fs {
             hot.op_mem(true, &[0x03], a, &Mem::low(at!(fs_base)), 0);
         }
         if flags_saved {
@@ -178,7 +178,7 @@ impl Recorder<'_> {
             return;
         }
         lea(hot, scratch.a, mem, i64::from(offset));
-        if mem.segment == Segment::Fs {
+        if mem.segment == AddressSegment::Fs {
             hot.op_mem(true, &[0x03], scratch.a, &Mem::low(at!(fs_base)), 0);
         }
     }
@@ -347,7 +347,7 @@ impl Recorder<'_> {
             return;
         }
         lea(slow, scratch.a, &store.mem, i64::from(offset));
-        if store.mem.segment == Segment::Fs {
+        if store.mem.segment == AddressSegment::Fs {
             slow.op_mem(true, &[0x03], scratch.a, &Mem::low(at!(fs_base)), 0);
         }
     }
@@ -507,7 +507,7 @@ pub(crate) fn resume_at(code: &mut Code, scratch: u8, back: usize) {
 
 /// lea reg, mem + offset, without the segment's base.
 fn lea(code: &mut Code, reg: u8, mem: &Mem, offset: i64) {
-    let flat = Mem { segment: Segment::Flat, disp: mem.disp + offset, ..*mem };
+    let flat = Mem { segment: AddressSegment::Flat, disp: mem.disp + offset, ..*mem };
     code.op_mem(true, &[0x8d], reg, &flat, 0);
 }
 
