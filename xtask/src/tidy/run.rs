@@ -8,9 +8,6 @@ use anyhow::{Result, bail};
 /// Options of this chore.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Only list the names that stand for more than one type in the workspace; fails on none
-    #[arg(long)]
-    names: bool,
     /// Run only the checks whose name begins with this
     #[arg(long, default_value = "")]
     only: String,
@@ -22,7 +19,7 @@ type Check = (&'static str, fn(&Sources) -> Vec<String>);
 /// Each finding is a sentence that begins with the place. The documents are checked here, and not by a test of
 /// this crate, because their check needs the same reading of the sources, and because a document that is
 /// wrong should fail the step that says so, whoever runs the tests of the chores.
-pub(super) const CHECKS: [Check; 8] = [
+pub(super) const CHECKS: [Check; 9] = [
     ("circles of files", circles::check),
     ("circles of C files", c_files::check),
     ("tests that no program has", orphans::check),
@@ -31,15 +28,12 @@ pub(super) const CHECKS: [Check; 8] = [
     ("long files", form::long_files),
     ("floors of ARCHITECTURE.md", floors::check),
     ("names in documents", docs::check),
+    ("names of several types", names::check),
 ];
 
 /// Runs the chore.
 pub(crate) fn run(args: Args) -> Result<()> {
     let sources = Sources::tracked(&tree::root())?;
-    if args.names {
-        names::shared(&sources).iter().for_each(|line| println!("{line}"));
-        return Ok(());
-    }
     let mut total = 0;
     for (name, check) in CHECKS.into_iter().filter(|(name, _)| name.starts_with(&args.only)) {
         let findings = check(&sources);
