@@ -12,10 +12,14 @@ use mangrove::{Range, Snapshot};
 use mangrove_cabi::{give, handle, handle_mut, out, put_out, slice, take_back};
 use std::ffi::c_void;
 use std::ops::Bound;
+use std::ptr::NonNull;
 use std::sync::Arc;
 
 /// Both ends of a range of keys, owned.
 type Bounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
+
+/// Both ends of a range of keys, of someone else's.
+type BorrowedBounds<'k> = (Bound<&'k [u8]>, Bound<&'k [u8]>);
 
 /// Flags that change the meaning of a mangrove_range; add them up.
 #[repr(u32)]
@@ -112,8 +116,8 @@ fn after_prefix(prefix: &[u8]) -> Bound<Vec<u8>> {
 
 /// True when no key can lie between the bounds. Such ranges end here: some maps, as BTreeMap, panic on
 /// them.
-fn is_empty(bounds: &Bounds) -> bool {
-    match (&bounds.0, &bounds.1) {
+fn is_empty(bounds: &BorrowedBounds<'_>) -> bool {
+    match (bounds.0, bounds.1) {
         (Bound::Included(a), Bound::Included(b)) => a > b,
         (Bound::Included(a) | Bound::Excluded(a), Bound::Included(b) | Bound::Excluded(b)) => a >= b,
         (_, Bound::Excluded(b)) => b.is_empty(),
@@ -144,26 +148,49 @@ pub struct mangrove_iter {
     position: Position,
     /// Why the last move failed. A step from there fails in the same way: it must not look like the end of the range.
     failed: Option<mangrove::Error>,
-    key: Vec<u8>,
-    value: Vec<u8>,
+    /// Key and value of the record that the iterator stands on, in the memory of `walk`; otherwise empty.
+    record: (NonNull<[u8]>, NonNull<[u8]>),
 }
+
+/// The record where there is none.
+const NO_RECORD: (NonNull<[u8]>, NonNull<[u8]>) = {
+    let nothing = NonNull::slice_from_raw_parts(NonNull::dangling(), 0);
+    (nothing, nothing)
+};
 
 impl mangrove_iter {
     fn new(snapshot: Arc<Snapshot<'static>>, bounds: Bounds) -> Self {
         let position = Position::BeforeFirst;
-        Self { walk: None, snapshot, bounds, position, failed: None, key: vec![], value: vec![] }
+        Self { walk: None, snapshot, bounds, position, failed: None, record: NO_RECORD }
+    }
+
+    /// The key under the iterator; empty where there is none.
+    fn key(&self) -> &[u8] {
+        // SAFETY: the walk lends it until its next step. What takes a step or drops the walk replaces `record` first.
+        unsafe { self.record.0.as_ref() }
+    }
+
+    /// The value under the iterator.
+    fn value(&self) -> &[u8] {
+        // SAFETY: as for the key.
+        unsafe { self.record.1.as_ref() }
     }
 
     /// Starts a walk over the part of the range that lies within `part`, and stands on its first
     /// record in that direction.
-    fn start(&mut self, part: Bounds, direction: Direction) -> Answer {
-        let bounds = (tighter_lower(&self.bounds.0, part.0), tighter_upper(&self.bounds.1, part.1));
-        self.walk = None;
+    fn start(&mut self, part: BorrowedBounds<'_>, direction: Direction) -> Answer {
+        let (lower, upper) =
+            (self.bounds.0.as_ref().map(Vec::as_slice), self.bounds.1.as_ref().map(Vec::as_slice));
+        let bounds = (tighter_lower(lower, part.0), tighter_upper(upper, part.1));
         if is_empty(&bounds) {
             return Ok(self.run_out(direction));
         }
-        match self.snapshot.range::<Vec<u8>>(bounds) {
-            Ok(walk) => self.walk = Some((walk, direction)),
+        match self.snapshot.range::<&[u8]>(bounds) {
+            Ok(walk) => {
+                // Not before: `part` may be the bytes of the record that the old walk lends.
+                self.record = NO_RECORD;
+                self.walk = Some((walk, direction));
+            }
             Err(error) => return self.fail(direction, error),
         }
         self.step(direction)
@@ -171,6 +198,7 @@ impl mangrove_iter {
 
     /// Takes the next record of the walk that `start` made.
     fn step(&mut self, direction: Direction) -> Answer {
+        self.record = NO_RECORD;
         let Some((walk, _)) = &mut self.walk else { return Ok(self.run_out(direction)) };
         let record = match direction {
             Direction::Forward => walk.next_borrowed(),
@@ -178,8 +206,7 @@ impl mangrove_iter {
         };
         match record {
             Some(Ok((key, value))) => {
-                replace(&mut self.key, key);
-                replace(&mut self.value, value);
+                self.record = (NonNull::from(key), NonNull::from(value));
                 self.position = Position::OnRecord;
                 self.failed = None;
                 Ok(MANGROVE_OK)
@@ -196,10 +223,9 @@ impl mangrove_iter {
     }
 
     fn run_out(&mut self, direction: Direction) -> mangrove_status {
+        self.record = NO_RECORD;
         self.walk = None;
         self.failed = None;
-        self.key = Vec::new();
-        self.value = Vec::new();
         self.position = match direction {
             Direction::Forward => Position::AfterLast,
             Direction::Backward => Position::BeforeFirst,
@@ -224,38 +250,33 @@ impl mangrove_iter {
         if self.walk.as_ref().is_some_and(|(_, d)| *d == direction) {
             return self.step(direction);
         }
-        let here = Bound::Excluded(std::mem::take(&mut self.key));
+        // A copy: the walk that lends the key goes.
+        let here = self.key().to_vec();
         match direction {
-            Direction::Forward => self.start((here, Bound::Unbounded), direction),
-            Direction::Backward => self.start((Bound::Unbounded, here), direction),
+            Direction::Forward => self.start((Bound::Excluded(&here), Bound::Unbounded), direction),
+            Direction::Backward => self.start((Bound::Unbounded, Bound::Excluded(&here)), direction),
         }
     }
 }
 
-/// Makes `to` a copy of `bytes`, in the memory that it has.
-fn replace(to: &mut Vec<u8>, bytes: &[u8]) {
-    to.clear();
-    to.extend_from_slice(bytes);
-}
-
-fn tighter_lower(range: &Bound<Vec<u8>>, part: Bound<Vec<u8>>) -> Bound<Vec<u8>> {
-    let part_is_tighter = match (range, &part) {
+fn tighter_lower<'k>(range: Bound<&'k [u8]>, part: Bound<&'k [u8]>) -> Bound<&'k [u8]> {
+    let part_is_tighter = match (range, part) {
         (_, Bound::Unbounded) => false,
         (Bound::Unbounded, _) => true,
         (Bound::Excluded(r), Bound::Included(p)) => p > r,
         (Bound::Included(r) | Bound::Excluded(r), Bound::Included(p) | Bound::Excluded(p)) => p >= r,
     };
-    if part_is_tighter { part } else { range.clone() }
+    if part_is_tighter { part } else { range }
 }
 
-fn tighter_upper(range: &Bound<Vec<u8>>, part: Bound<Vec<u8>>) -> Bound<Vec<u8>> {
-    let part_is_tighter = match (range, &part) {
+fn tighter_upper<'k>(range: Bound<&'k [u8]>, part: Bound<&'k [u8]>) -> Bound<&'k [u8]> {
+    let part_is_tighter = match (range, part) {
         (_, Bound::Unbounded) => false,
         (Bound::Unbounded, _) => true,
         (Bound::Excluded(r), Bound::Included(p)) => p < r,
         (Bound::Included(r) | Bound::Excluded(r), Bound::Included(p) | Bound::Excluded(p)) => p <= r,
     };
-    if part_is_tighter { part } else { range.clone() }
+    if part_is_tighter { part } else { range }
 }
 
 /// An iterator over `range` (NULL: everything) of the map as it is now; holds a snapshot until it is
@@ -344,7 +365,7 @@ pub unsafe extern "C" fn mangrove_iter_seek(
     let go = |i: &mut mangrove_iter| {
         // SAFETY: the header's contract for bytes.
         let key = unsafe { slice(key, key_len, "key") }?;
-        i.start((Bound::Included(key.to_vec()), Bound::Unbounded), Direction::Forward)
+        i.start((Bound::Included(key), Bound::Unbounded), Direction::Forward)
     };
     // SAFETY: passed on from the caller.
     unsafe { moving(iter, go) }
@@ -361,7 +382,7 @@ pub unsafe extern "C" fn mangrove_iter_seek_back(
     let go = |i: &mut mangrove_iter| {
         // SAFETY: the header's contract for bytes.
         let key = unsafe { slice(key, key_len, "key") }?;
-        i.start((Bound::Unbounded, Bound::Included(key.to_vec())), Direction::Backward)
+        i.start((Bound::Unbounded, Bound::Included(key)), Direction::Backward)
     };
     // SAFETY: passed on from the caller.
     unsafe { moving(iter, go) }
@@ -395,7 +416,7 @@ pub unsafe extern "C" fn mangrove_iter_valid(iter: *const mangrove_iter) -> bool
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mangrove_iter_key(iter: *const mangrove_iter, key_len: *mut usize) -> *const c_void {
     // SAFETY: passed on from the caller. Nothing here can panic.
-    unsafe { part(iter, key_len, |i| &i.key) }
+    unsafe { part(iter, key_len, mangrove_iter::key) }
 }
 
 /// The value under the iterator, in the same way.
@@ -405,19 +426,19 @@ pub unsafe extern "C" fn mangrove_iter_value(
     value_len: *mut usize,
 ) -> *const c_void {
     // SAFETY: passed on from the caller. Nothing here can panic.
-    unsafe { part(iter, value_len, |i| &i.value) }
+    unsafe { part(iter, value_len, mangrove_iter::value) }
 }
 
 unsafe fn part(
     iter: *const mangrove_iter,
     len: *mut usize,
-    which: impl FnOnce(&mangrove_iter) -> &Vec<u8>,
+    which: impl FnOnce(&mangrove_iter) -> &[u8],
 ) -> *const c_void {
     // SAFETY: the header's contract for handles.
     let bytes = unsafe { iter.as_ref() }.filter(|i| i.position == Position::OnRecord).map(which);
     // SAFETY: the header's contract for out-parameters.
-    unsafe { put_out(len, bytes.map_or(0, Vec::len)) };
-    // An empty Vec's pointer is dangling but not null, which is all that a length of 0 allows.
+    unsafe { put_out(len, bytes.map_or(0, <[u8]>::len)) };
+    // An empty slice's pointer may be dangling but is not null, which is all that a length of 0 allows.
     bytes.map_or(std::ptr::null(), |b| b.as_ptr().cast())
 }
 
@@ -436,34 +457,34 @@ mod tests {
 
     #[test]
     fn the_tighter_bound_wins() {
-        let keys = [b"a".to_vec(), b"b".to_vec()];
+        let keys = [&b"a"[..], b"b"];
         let mut all = vec![Bound::Unbounded];
-        all.extend(keys.iter().cloned().map(Bound::Included));
-        all.extend(keys.iter().cloned().map(Bound::Excluded));
-        let above = |b: &Bound<Vec<u8>>, k: &[u8]| match b {
-            Bound::Included(b) => k >= &b[..],
-            Bound::Excluded(b) => k > &b[..],
+        all.extend(keys.map(Bound::Included));
+        all.extend(keys.map(Bound::Excluded));
+        let above = |b: Bound<&[u8]>, k: &[u8]| match b {
+            Bound::Included(b) => k >= b,
+            Bound::Excluded(b) => k > b,
             Bound::Unbounded => true,
         };
-        let below = |b: &Bound<Vec<u8>>, k: &[u8]| match b {
-            Bound::Included(b) => k <= &b[..],
-            Bound::Excluded(b) => k < &b[..],
+        let below = |b: Bound<&[u8]>, k: &[u8]| match b {
+            Bound::Included(b) => k <= b,
+            Bound::Excluded(b) => k < b,
             Bound::Unbounded => true,
         };
-        for x in &all {
-            for y in &all {
+        for &x in &all {
+            for &y in &all {
                 for key in [&b""[..], b"a", b"aa", b"b", b"c"] {
                     assert_eq!(
-                        above(&tighter_lower(x, y.clone()), key),
+                        above(tighter_lower(x, y), key),
                         above(x, key) && above(y, key),
                         "{x:?} {y:?} {key:?}"
                     );
                     assert_eq!(
-                        below(&tighter_upper(x, y.clone()), key),
+                        below(tighter_upper(x, y), key),
                         below(x, key) && below(y, key),
                         "{x:?} {y:?} {key:?}"
                     );
-                    if is_empty(&(x.clone(), y.clone())) {
+                    if is_empty(&(x, y)) {
                         assert!(!(above(x, key) && below(y, key)), "{x:?} {y:?} {key:?}");
                     }
                 }

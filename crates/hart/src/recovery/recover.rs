@@ -502,6 +502,7 @@ impl<'a> Sweep<'a> {
     }
 
     fn build_group(&self, harvests: &[Harvest], group: usize, items: &mut Vec<BuildItem>) -> Result<u64> {
+        let Some((_, some)) = harvests.iter().find_map(|h| h.groups[group].first()) else { return Ok(0) };
         let first_entry = if group == 0 { 0 } else { 1 + (group - 1) * 257 };
         let mut ends = [0usize; 258];
         for (entry, _) in harvests.iter().flat_map(|h| &h.groups[group]) {
@@ -511,7 +512,6 @@ impl<'a> Sweep<'a> {
             ends[entry] += ends[entry - 1];
         }
         let total = ends[257];
-        let Some((_, some)) = harvests.iter().find_map(|h| h.groups[group].first()) else { return Ok(0) };
         items.clear();
         items.resize(total, *some);
         let mut at = ends;

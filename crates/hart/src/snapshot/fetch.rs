@@ -17,7 +17,8 @@ use std::cell::Cell;
 use std::ops::{Bound, Range};
 use std::sync::Arc;
 
-/// Records of the first fetch; each further one fetches twice as many.
+/// Records of the first two fetches; each further two fetch twice as many. (Twice as many each time, a walk of a few
+/// records would fetch half as many again for nothing.)
 const FETCH_COUNT_MIN: usize = 16;
 /// The most records of one fetch.
 pub(super) const FETCH_COUNT_MAX: usize = 512;
@@ -52,6 +53,8 @@ pub(super) struct RangeEnd<'a> {
     pub(super) first: usize,
     damage: Vec<Read>,
     fetch_count: usize,
+    /// Whether `fetch_count` is that of the fetch before.
+    is_again: bool,
     /// The most pre-images of the next fetch.
     pub(super) state_count: usize,
 }
@@ -66,6 +69,7 @@ impl RangeEnd<'_> {
             first: 0,
             damage: Vec::new(),
             fetch_count: FETCH_COUNT_MIN,
+            is_again: false,
             state_count: FETCH_COUNT_MIN,
         }
     }
@@ -203,7 +207,12 @@ pub(super) fn fetch_live<'a>(
     let whole = !blocks || copy_blocks(hart, end);
     // Next time no more leaves than fit with their values: the rest would be read for nothing.
     let enough = end.bytes.len() > FETCH_BYTES_MAX;
-    end.fetch_count = if enough { end.items.len().max(1) } else { (count * 2).min(FETCH_COUNT_MAX) };
+    end.is_again = !end.is_again;
+    end.fetch_count = match enough {
+        true => end.items.len().max(1),
+        false if end.is_again => count,
+        false => (count * 2).min(FETCH_COUNT_MAX),
+    };
     if !whole {
         // The cursor is ahead of the values, so the next fetch seeks again.
         end.cursor = None;
