@@ -50,14 +50,16 @@ redis-update:
 	@CARGO='$(CARGO)' crates/redis/scripts/ready data/valkey --newest
 	$(MANGROVE) redis update --dir $(REDIS_DIR)
 
-# Release builds without optimisation across crates and without tables of lines: these are a third of the compiling, and
-# the tests' own builds have neither.
-test: export CARGO_PROFILE_RELEASE_LTO = off
-test: export CARGO_PROFILE_RELEASE_CODEGEN_UNITS = 16
-test: export CARGO_PROFILE_RELEASE_DEBUG = false
+# Everything is compiled once, with the features and assertions that the tests need, for one run: not incrementally, and
+# without tables of lines. (A panic names its line without them.) Whatever else the steps build takes what is there.
+test: export CARGO_INCREMENTAL = 0
+test: export CARGO_PROFILE_DEV_DEBUG = 0
+test: export CARGO_PROFILE_TEST_DEBUG = 0
+test: export MANGROVE_TEST_WHOLE = 1
 test:
 	@scripts/setup test
-	$(CARGO) xtask ci
+	$(CARGO) build --profile test --lib --bins --tests
+	$(TARGET)/debug/xtask ci
 
 build:
 	@scripts/setup build

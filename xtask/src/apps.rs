@@ -54,17 +54,16 @@ impl App {
     }
 }
 
-/// Builds an example against the release library.
+/// Builds an example against the library of durable applications.
 fn example(name: &str, sources: &[&str], libraries: &[&str]) -> Result<PathBuf> {
     let from = tree::root().join("examples").join(name);
     let sources: Vec<PathBuf> = sources.iter().map(|source| from.join(source)).collect();
     compile("mangrove-app", &format!("example-{name}"), &sources, libraries)
 }
 
-/// Compiles C sources as the program `name` against the release library of a package.
+/// Compiles C sources as the program `name` against the library of a package.
 pub(crate) fn compile(package: &str, name: &str, sources: &[PathBuf], more: &[&str]) -> Result<PathBuf> {
-    tree::run(tree::cargo().args(["build", "--quiet", "--release", "--package", package]))?;
-    let built = tree::target().join("release");
+    let built = tree::build(package)?;
     let built = built.canonicalize().with_context(|| format!("cannot find {}", built.display()))?;
     let library = format!("lib{}.so", package.replace('-', "_"));
     name_for_the_linker(&built, &library)?;

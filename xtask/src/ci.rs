@@ -1,5 +1,6 @@
 //! `cargo xtask ci`: what `make test` runs: three lanes of steps, side by side. Every step runs even if an earlier one
-//! failed; the last line counts.
+//! failed; the last line counts. In `make test` all of them share one compilation, that of the tests; by hand the
+//! campaigns run release builds.
 
 mod lanes;
 mod step;
@@ -35,7 +36,7 @@ pub(crate) fn run(args: Args) -> Result<()> {
     Ok(())
 }
 
-/// What takes the debug builds. The examples are compiled by the lints only.
+/// What reads the sources, and the tests. The examples are compiled by the lints only.
 fn checks() -> Result<Vec<Step>> {
     Ok(vec![
         Step::command("format", cargo(&["fmt", "--all", "--check"])),
@@ -46,8 +47,7 @@ fn checks() -> Result<Vec<Step>> {
     ])
 }
 
-/// A short slice of each campaign that simulates what becomes of memory and disks, on release builds; and what reads
-/// the sources.
+/// A short slice of each campaign that simulates what becomes of memory and disks; and what reads the sources.
 fn simulations() -> Result<Vec<Step>> {
     Ok(vec![
         Step::command("crash", xtask(&["crash", "--engine", "map", "--images", "5000"])?),
@@ -65,7 +65,7 @@ fn simulations() -> Result<Vec<Step>> {
         ),
         Step::command("crash, txn", xtask(&["crash", "--engine", "txn", "--images", "4000"])?),
         Step::command("crash, txn, planted", xtask(&["crash", "--engine", "txn", "--planted", "--own"])?),
-        Step::command("instructions", xtask(&["instructions"])?),
+        Step::command("instructions", xtask(&["instructions", "--sparse"])?),
         Step::command("fuzz", xtask(&["fuzz", "--runs", "400"])?),
         Step::command("fuzz, planted", xtask(&["fuzz", "--planted", "--sparse"])?),
         Step::command("powercut", xtask(&["powercut", "--rounds", "1"])?),
@@ -78,11 +78,11 @@ fn simulations() -> Result<Vec<Step>> {
         // They share the debug builds: these must not wait for each other's.
         Step::tests("tests, documentation", cargo(&["test", "--no-fail-fast", "--doc"])),
         Step::command("lints", cargo(&["clippy", "--quiet", "--all-targets", "--", "-D", "warnings"])),
-        Step::command("packages, Debian", debian()?),
+        Step::command("packages, Debian", as_tested(xtask(&["debian", "--unpacked"])?)),
     ])
 }
 
-/// A short slice of each campaign that kills processes, on release builds; and what is built for others.
+/// A short slice of each campaign that kills processes; and what is built for others.
 fn processes() -> Result<Vec<Step>> {
     Ok(vec![
         Step::command("kill9", xtask(&["kill9", "--rounds", "8"])?),
@@ -145,40 +145,27 @@ fn docs() -> Command {
 fn redis_build() -> Command {
     let mut command = Command::new("crates/redis/scripts/ready");
     command.args(["data/valkey", "--newest"]).current_dir(tree::root());
-    command
+    as_tested(command)
 }
 
-/// Builds the Python wheel, installs it in an environment of its own, and runs its tests. Optimised less than what is
-/// published, which takes half of the time.
+/// Builds a Python wheel for this machine, installs it in an environment of its own, and runs its tests.
 fn python() -> Command {
     let mut command = Command::new("python/run");
-    command.arg("test").current_dir(tree::root());
-    command.env("CARGO_PROFILE_WHEEL_LTO", "off").env("CARGO_PROFILE_WHEEL_CODEGEN_UNITS", "16");
-    command.env("CARGO_PROFILE_WHEEL_OPT_LEVEL", "1");
+    command.arg("quick").current_dir(tree::root());
     command
 }
 
-/// Debian packages of what the tests have compiled.
-fn debian() -> Result<Command> {
-    let mut command = xtask(&["debian", "--unpacked"])?;
-    for_once(&mut command);
-    Ok(command)
+/// Lets what runs `make build`, or builds as that does, take what the tests are built from.
+fn as_tested(mut command: Command) -> Command {
+    command.env("PROFILE", "test").env("SELECTION", tree::AS_TESTED.join(" "));
+    command
 }
 
-/// Cargo, for a fresh clone.
+/// Cargo, in the root of the checkout.
 fn cargo(args: &[&str]) -> Command {
     let mut command = tree::cargo();
-    for_once(command.args(args));
+    command.args(args);
     command
-}
-
-/// Lets cargo compile for one run: not incrementally, which makes the next build faster and this one slower; and
-/// without the tables of lines, which are a seventh of the compiling. (A panic names its line without them.) And what
-/// builds libraries for its tests, or for packages, builds them with the features that all tests together ask for.
-fn for_once(command: &mut Command) {
-    command.env("CARGO_INCREMENTAL", "0").env("MANGROVE_TEST_WHOLE", "1");
-    command.env("SELECTION", "--lib --bin mangrove --tests");
-    command.env("CARGO_PROFILE_TEST_DEBUG", "0").env("CARGO_PROFILE_DEV_DEBUG", "0");
 }
 
 /// This program again, so that a chore that dies takes only its own step with it.

@@ -14,10 +14,31 @@ pub(crate) fn target() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), |dir| root().join(dir))
 }
 
-/// Builds the release binary `mangrove-stress` and returns its path.
+/// Builds a package, and returns the directory of what was built: as it is released; or, in `make test`, as its tests
+/// are, with which it is compiled already.
+pub(crate) fn build(package: &str) -> Result<PathBuf> {
+    let mut command = cargo();
+    command.args(["build", "--quiet"]);
+    let directory = if std::env::var_os(WHOLE).is_some() {
+        command.args(["--profile", "test"]).args(AS_TESTED);
+        "debug"
+    } else {
+        command.args(["--release", "--package", package]);
+        "release"
+    };
+    run(&mut command)?;
+    Ok(target().join(directory))
+}
+
+/// What cargo builds for all tests: together, because the dependencies of one package alone have fewer features.
+pub(crate) const AS_TESTED: [&str; 3] = ["--lib", "--bins", "--tests"];
+
+/// Set where all packages and their tests are compiled together, by `make test`.
+const WHOLE: &str = "MANGROVE_TEST_WHOLE";
+
+/// Builds `mangrove-stress` and returns its path.
 pub(crate) fn mangrove_stress() -> Result<PathBuf> {
-    run(cargo().args(["build", "--quiet", "--release", "--package", "mangrove-stress"]))?;
-    Ok(target().join("release/mangrove-stress"))
+    Ok(build("mangrove-stress")?.join("mangrove-stress"))
 }
 
 /// The cargo that runs this chore, in the root of the checkout.

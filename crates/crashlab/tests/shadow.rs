@@ -45,7 +45,8 @@ fn caught(site: &SiteKey) -> Option<Box<Violation>> {
 /// The most-called site of each kind in the engine's own sources.
 #[test]
 fn the_busiest_site_of_each_kind_is_caught_when_silenced() {
-    let sites = discover(EngineKind::Shadow, SEED, true).expect("no violation without a planted bug");
+    let sites =
+        discover(EngineKind::Shadow, SEED, true, u64::MAX).expect("no violation without a planted bug");
     for kind in [SiteKind::Flush, SiteKind::Fence, SiteKind::Wait] {
         let ours = sites.iter().filter(|(s, _)| s.kind == kind && s.file.contains("shadow/src/"));
         let (site, _) =

@@ -15,7 +15,8 @@ fn turn() -> MutexGuard<'static, ()> {
 #[test]
 fn each_step_of_spht_is_caught_when_it_is_left_out() {
     let _turn = turn();
-    let sites = discover(EngineKind::Txn, SEED, true).expect("no violation without an injected fault");
+    let sites =
+        discover(EngineKind::Txn, SEED, true, u64::MAX).expect("no violation without an injected fault");
     let steps: Vec<_> =
         sites.keys().filter(|site| site.kind == SiteKind::Step && site.file.ends_with("spht.rs")).collect();
     assert!(steps.len() >= 3, "{steps:?}");

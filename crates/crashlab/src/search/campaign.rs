@@ -534,7 +534,8 @@ impl Calls {
 }
 
 /// Every call site of ours that the engine's workloads reach, and how often, in the domains where it matters.
-/// `own`: only those of the engine's own sources.
+/// `own`: only those of the engine's own sources. The search ends after `images` crash images of a domain: 4,000 meet
+/// every call site of the map in a sixth of the time, those of transactions need all.
 ///
 /// # Errors
 /// A violation: without an injected fault there must be none.
@@ -542,8 +543,9 @@ pub fn discover(
     engine: EngineKind,
     seed: u64,
     own: bool,
+    images: u64,
 ) -> Result<BTreeMap<SiteKey, Calls>, Box<Violation>> {
-    let limits = Limits { cut_images: 1, again_every: 64, again_images: 2, extra_every: 8, images: u64::MAX };
+    let limits = Limits { cut_images: 1, again_every: 64, again_images: 2, extra_every: 8, images };
     let scenarios = match engine {
         EngineKind::Map => <MapSubject<false>>::scenario_count(),
         EngineKind::Shadow => ShadowSubject::<false>::scenario_count(),
