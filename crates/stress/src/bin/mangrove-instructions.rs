@@ -256,12 +256,12 @@ mod table {
     fn figures(mut counts: impl Iterator<Item = u64>, sparse: bool) -> Figures {
         let marks = counts.next().expect("the marks were counted");
         let mut figures = Figures::default();
-        for column in 0..COLUMNS.len() {
-            for row in counted(sparse) {
-                let mut rounds: Vec<u64> = counts.by_ref().take(ROUNDS).map(|count| count - marks).collect();
-                rounds.sort_unstable();
-                figures[row][column] = rounds[ROUNDS / 2];
-            }
+        for (row, column) in
+            (0..COLUMNS.len()).flat_map(|column| counted(sparse).map(move |row| (row, column)))
+        {
+            let mut rounds: Vec<u64> = counts.by_ref().take(ROUNDS).map(|count| count - marks).collect();
+            rounds.sort_unstable();
+            figures[row][column] = rounds[ROUNDS / 2];
         }
         figures
     }
