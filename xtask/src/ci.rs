@@ -65,7 +65,6 @@ fn simulations() -> Result<Vec<Step>> {
         ),
         Step::command("crash, txn", xtask(&["crash", "--engine", "txn", "--images", "4000"])?),
         Step::command("crash, txn, planted", xtask(&["crash", "--engine", "txn", "--planted", "--own"])?),
-        Step::command("instructions", xtask(&["instructions", "--sparse"])?),
         Step::command("fuzz", xtask(&["fuzz", "--runs", "400"])?),
         Step::command("fuzz, planted", xtask(&["fuzz", "--planted", "--sparse"])?),
         Step::command("powercut", xtask(&["powercut", "--rounds", "1"])?),
