@@ -147,10 +147,13 @@ fn redis_build() -> Command {
     as_tested(command)
 }
 
-/// Builds a Python wheel for this machine, installs it in an environment of its own, and runs its tests.
+/// Builds the Python wheel, installs it in an environment of its own, and runs its tests. Optimised less than what is
+/// published, which takes half of the time.
 fn python() -> Command {
     let mut command = Command::new("python/run");
-    command.arg("quick").current_dir(tree::root());
+    command.arg("test").current_dir(tree::root());
+    command.env("CARGO_PROFILE_WHEEL_LTO", "off").env("CARGO_PROFILE_WHEEL_CODEGEN_UNITS", "16");
+    command.env("CARGO_PROFILE_WHEEL_OPT_LEVEL", "1");
     command
 }
 
