@@ -5,27 +5,10 @@
 use crate::tree;
 use anyhow::Result;
 
-/// Options of this chore.
-#[derive(clap::Args)]
-pub(crate) struct Args {
-    /// Count only transactions of few accesses, in an eighth of the time
-    #[arg(long)]
-    sparse: bool,
-}
-
 /// Runs the chore; `BLESS=1` renews the table.
-pub(crate) fn run(args: &Args) -> Result<()> {
+pub(crate) fn run() -> Result<()> {
     let mut command = tree::cargo();
     // As published: the counts depend on it.
-    command.args([
-        "run",
-        "--quiet",
-        "--release",
-        "-p",
-        "mangrove-stress",
-        "--bin",
-        "mangrove-instructions",
-        "--",
-    ]);
-    tree::run(command.args(args.sparse.then_some("--sparse")))
+    command.args(["run", "--quiet", "--release", "-p", "mangrove-stress", "--bin", "mangrove-instructions"]);
+    tree::run(&mut command)
 }

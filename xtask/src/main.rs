@@ -38,7 +38,7 @@ enum Chore {
     /// Fuzz pool opening, log parsing, and operations with crashes against a reference map.
     Fuzz(fuzz::Args),
     /// Instructions per transaction, counted by single steps, against the golden table; `BLESS=1` renews it.
-    Instructions(instructions::Args),
+    Instructions,
     /// SIGKILL the real binary at random instants while it writes; reopen and verify.
     Kill9(kill9::Args),
     /// Compile every library and program with the oldest Rust that the manifests name; its tests too if asked.
@@ -73,7 +73,7 @@ fn main() -> anyhow::Result<()> {
         Chore::Crash(args) => crash::run(args),
         Chore::Debian(args) => debian::run(&args),
         Chore::Fuzz(args) => fuzz::run(args),
-        Chore::Instructions(args) => instructions::run(&args),
+        Chore::Instructions => instructions::run(),
         Chore::Kill9(args) => kill9::run(args),
         Chore::OldestRust(args) => oldest_rust::run(&args),
         Chore::Packages(args) => packages::run(&args),

@@ -1,7 +1,6 @@
 //! Instructions per transaction, counted exactly: a parent process steps its child through each transaction by
 //! ptrace(2), one instruction at a time. So the figures need neither hardware counters nor a quiet machine.
-//! `cargo xtask instructions` compares them with the golden table (3 %), `BLESS=1` renews it. With `--sparse` only the
-//! transactions of few accesses are counted: a step takes up to 200 us on a virtual machine.
+//! `cargo xtask instructions` compares them with the golden table (3 %), `BLESS=1` renews it.
 //!
 //! *alone*: solo mode; *records*: ownership records. *heap*: by `Heap::transaction`; *executor*: by a thread's own
 //! handle of the executor, over the same log. One fence a commit, on emulated persistent memory without latency; replay
@@ -136,9 +135,6 @@ mod table {
         ("64 swaps", Work::Swap, 64),
     ];
 
-    /// The most accesses of a transaction that `--sparse` counts.
-    const SPARSE_COUNT_MAX: usize = 4;
-
     const COLUMNS: [&str; 4] = ["heap, alone", "heap, records", "executor, alone", "executor, records"];
 
     /// Runs a row's transaction, given as work, a count, and the address of the first word.
@@ -189,14 +185,9 @@ mod table {
         assert!(answer.is_ok(), "the medium is memory");
     }
 
-    /// The numbers of the rows that are counted.
-    fn counted(sparse: bool) -> impl Iterator<Item = usize> {
-        (0..ROWS.len()).filter(move |row| !sparse || ROWS[*row].2 <= SPARSE_COUNT_MAX)
-    }
-
     /// Counts each row; `checkpoint` empties the log.
-    fn rows(sparse: bool, checkpoint: impl Fn(), mut transaction: impl FnMut(Work, usize)) {
-        for (_, work, count) in counted(sparse).map(|row| ROWS[row]) {
+    fn rows(checkpoint: impl Fn(), mut transaction: impl FnMut(Work, usize)) {
+        for (_, work, count) in ROWS {
             (0..WARM).for_each(|_| transaction(work, count));
             for _ in 0..ROUNDS {
                 checkpoint();
@@ -210,7 +201,7 @@ mod table {
     }
 
     /// What is counted, column by column.
-    fn columns(folder: &Path, sparse: bool) {
+    fn columns(folder: &Path) {
         // What the marks cost.
         mark();
         mark();
@@ -221,7 +212,6 @@ mod table {
             let heap = options.open(folder.join(format!("heap-{solo}"))).expect("a heap");
             let base = heap.transaction(|tx| tx.alloc_bytes(STRIDE * WORDS, STRIDE)).expect("room");
             rows(
-                sparse,
                 || heap.shadow().checkpoint().expect("the medium is memory"),
                 |work, count| on_heap(&heap, work, count, base),
             );
@@ -239,7 +229,6 @@ mod table {
             let stm = Stm::new(memory, HeapLog::new(Arc::clone(&shadow)), executor(solo));
             let mut thread = stm.thread();
             rows(
-                sparse,
                 || shadow.checkpoint().expect("the medium is memory"),
                 |work, count| on_executor(&mut thread, work, count, memory.base()),
             );
@@ -253,23 +242,23 @@ mod table {
     /// Figures, row by row.
     type Figures = [[u64; COLUMNS.len()]; ROWS.len()];
 
-    fn figures(mut counts: impl Iterator<Item = u64>, sparse: bool) -> Figures {
+    fn figures(mut counts: impl Iterator<Item = u64>) -> Figures {
         let marks = counts.next().expect("the marks were counted");
         let mut figures = Figures::default();
-        for (row, column) in
-            (0..COLUMNS.len()).flat_map(|column| counted(sparse).map(move |row| (row, column)))
-        {
-            let mut rounds: Vec<u64> = counts.by_ref().take(ROUNDS).map(|count| count - marks).collect();
-            rounds.sort_unstable();
-            figures[row][column] = rounds[ROUNDS / 2];
+        for column in 0..COLUMNS.len() {
+            for row in &mut figures {
+                let mut rounds: Vec<u64> = counts.by_ref().take(ROUNDS).map(|count| count - marks).collect();
+                rounds.sort_unstable();
+                row[column] = rounds[ROUNDS / 2];
+            }
         }
         figures
     }
 
-    fn text(figures: &Figures, sparse: bool) -> String {
+    fn text(figures: &Figures) -> String {
         let mut text = format!("{:<20}", "instructions");
         COLUMNS.iter().for_each(|column| write!(text, "{column:>20}").expect("a string"));
-        for (name, row) in counted(sparse).map(|row| (ROWS[row].0, figures[row])) {
+        for ((name, ..), row) in ROWS.iter().zip(figures) {
             write!(text, "\n{name:<20}").expect("a string");
             row.iter().for_each(|figure| write!(text, "{figure:>20}").expect("a string"));
         }
@@ -289,32 +278,25 @@ mod table {
         Some(figures)
     }
 
-    pub(super) fn run(sparse: bool) {
+    pub(super) fn run() {
         let folder = tempfile::tempdir_in("/dev/shm").expect("a directory in memory");
-        let counts = count(|| columns(folder.path(), sparse)).expect("a child that can be traced");
-        let expected = 1 + COLUMNS.len() * counted(sparse).count() * ROUNDS;
-        assert_eq!(counts.len(), expected, "two marks for each region");
-        let found = figures(counts.into_iter(), sparse);
-        print!("{}", text(&found, sparse));
-        if !sparse {
-            let per = |column: usize, row: usize| (found[row + 1][column] - found[row][column]) as f64 / 63.0;
-            for (column, name) in COLUMNS.iter().enumerate() {
-                println!(
-                    "{name}: {:.1} a further read, {:.1} a further write",
-                    per(column, 1),
-                    per(column, 3)
-                );
-            }
-            if std::env::var_os("BLESS").is_some() {
-                std::fs::write(GOLDEN, text(&found, sparse)).expect("the golden table can be written");
-            }
+        let counts = count(|| columns(folder.path())).expect("a child that can be traced");
+        assert_eq!(counts.len(), 1 + COLUMNS.len() * ROWS.len() * ROUNDS, "two marks for each region");
+        let found = figures(counts.into_iter());
+        let found_text = text(&found);
+        print!("{found_text}");
+        let per = |column: usize, row: usize| (found[row + 1][column] - found[row][column]) as f64 / 63.0;
+        for (column, name) in COLUMNS.iter().enumerate() {
+            println!("{name}: {:.1} a further read, {:.1} a further write", per(column, 1), per(column, 3));
+        }
+        if std::env::var_os("BLESS").is_some() {
+            std::fs::write(GOLDEN, &found_text).expect("the golden table can be written");
         }
         let golden = std::fs::read_to_string(GOLDEN).ok().and_then(|text| parse(&text));
         let golden = golden.expect("a golden table; BLESS=1 makes one");
         let mut differs = 0;
-        for row in counted(sparse) {
-            let name = ROWS[row].0;
-            for (column, (&now, &was)) in COLUMNS.iter().zip(found[row].iter().zip(&golden[row])) {
+        for ((name, ..), (row, golden)) in ROWS.iter().zip(found.iter().zip(&golden)) {
+            for (column, (&now, &was)) in COLUMNS.iter().zip(row.iter().zip(golden)) {
                 if now.abs_diff(was) * 100 > was * TOLERANCE {
                     println!("{name}, {column}: {now} instructions; the golden table says {was}");
                     differs += 1;
@@ -330,7 +312,7 @@ mod table {
 
 fn main() {
     #[cfg(target_arch = "x86_64")]
-    table::run(std::env::args().any(|argument| argument == "--sparse"));
+    table::run();
     #[cfg(not(target_arch = "x86_64"))]
     println!("instructions are counted on x86-64 only");
 }
