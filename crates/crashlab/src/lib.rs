@@ -31,7 +31,7 @@ pub use machine::trace::Mark;
 pub use machine::world::{Machine, World};
 pub use quiet::quietly;
 pub use rng::{Rng, mix};
-pub use search::campaign::{Calls, Campaign, EngineKind, discover, domains_of};
+pub use search::campaign::{Calls, Campaign, EngineKind, FEW_IMAGES, discover, domains_of};
 pub use search::chain::chain;
 pub use search::sweep::{Limits, Sweep, SweepWatch, Tally, Violation};
 pub use search::token::{Crash, Token};

@@ -2,15 +2,12 @@
 //! fuzzing: the long forms are `cargo xtask crash` and `cargo xtask fuzz`.
 
 use mangrove_crashlab::{
-    Campaign, CrashDomain, EngineKind, Limits, SiteKey, SiteKind, Sites, Violation, discover, domains_of,
-    fuzz, mix,
+    Campaign, CrashDomain, EngineKind, FEW_IMAGES, Limits, SiteKey, SiteKind, Sites, Violation, discover,
+    domains_of, fuzz, mix,
 };
 use std::sync::Arc;
 
 const SEED: u64 = 20;
-
-/// Crash images of a slice.
-const IMAGES: u64 = 500;
 
 fn campaign(domain: CrashDomain, images: u64) -> Campaign {
     let limits = Limits { cut_images: 6, again_every: 24, again_images: 8, extra_every: 8, images };
@@ -18,8 +15,8 @@ fn campaign(domain: CrashDomain, images: u64) -> Campaign {
 }
 
 fn no_violation(domain: CrashDomain) {
-    match campaign(domain, IMAGES).sweep(&mut |_| {}) {
-        Ok(tally) => assert!(tally.images() >= IMAGES, "{domain:?}: {} images", tally.images()),
+    match campaign(domain, 1500).sweep(&mut |_| {}) {
+        Ok(tally) => assert!(tally.images() >= 1500, "{domain:?}: {} images", tally.images()),
         Err(v) => panic!("{}\n replay: cargo xtask crash --replay {}", v.message, v.token),
     }
 }
@@ -50,7 +47,8 @@ fn caught(site: &SiteKey) -> Option<Box<Violation>> {
 /// silences every call site of each kind.)
 #[test]
 fn the_busiest_flush_and_fence_are_caught_when_silenced() {
-    let sites = discover(EngineKind::Map, SEED, false, 4000).expect("no violation without a planted bug");
+    let sites =
+        discover(EngineKind::Map, SEED, false, FEW_IMAGES).expect("no violation without a planted bug");
     assert!(sites.len() > 20, "only {} sites reached", sites.len());
     for kind in [SiteKind::Flush, SiteKind::Fence] {
         let busiest = sites
@@ -92,15 +90,15 @@ fn fuzz_a_little(seeds: &[Vec<u8>], inputs: u64, target: fn(&[u8]) -> Result<(),
 
 #[test]
 fn operations_with_crashes_agree_with_the_reference() {
-    fuzz_a_little(&fuzz::operations_seeds(), 60, fuzz::operations);
+    fuzz_a_little(&fuzz::operations_seeds(), 150, fuzz::operations);
 }
 
 #[test]
 fn damaged_pools_are_refused_or_right() {
-    fuzz_a_little(&fuzz::pool_seeds(), 200, fuzz::pool_opening);
+    fuzz_a_little(&fuzz::pool_seeds(), 600, fuzz::pool_opening);
 }
 
 #[test]
 fn hostile_logs_do_no_harm() {
-    fuzz_a_little(&fuzz::log_seeds(), 200, fuzz::log_parsing);
+    fuzz_a_little(&fuzz::log_seeds(), 600, fuzz::log_parsing);
 }

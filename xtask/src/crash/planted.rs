@@ -5,7 +5,7 @@
 //! That counts as caught too, and the output tells so.
 
 use anyhow::{Context, bail};
-use mangrove_crashlab::{Calls, CrashDomain, EngineKind, SiteKey, discover, domains_of};
+use mangrove_crashlab::{Calls, CrashDomain, EngineKind, FEW_IMAGES, SiteKey, discover, domains_of};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 use std::process::{Command, Stdio};
@@ -37,7 +37,7 @@ pub(super) fn run(
 ) -> anyhow::Result<()> {
     eprintln!("looking for flushes, fences, waits and syncs that the workloads reach");
     // Of a part of the call sites a part of the search finds enough.
-    let found_in = if every > 1 { 4000 } else { u64::MAX };
+    let found_in = if every > 1 { FEW_IMAGES } else { u64::MAX };
     let sites = sites_of(engine, seed, own, found_in)?;
     let list: Vec<&SiteKey> = sites.keys().step_by(every).collect();
     let next = AtomicUsize::new(0);

@@ -533,9 +533,13 @@ impl Calls {
     }
 }
 
+/// Crash images of a domain that meet every call site of the map, in a sixth of the time of all. Those of transactions
+/// need all.
+pub const FEW_IMAGES: u64 = 4000;
+
 /// Every call site of ours that the engine's workloads reach, and how often, in the domains where it matters.
-/// `own`: only those of the engine's own sources. The search ends after `images` crash images of a domain: 4,000 meet
-/// every call site of the map in a sixth of the time, those of transactions need all.
+/// `own`: only those of the engine's own sources. The search ends after `images` crash images of a domain, for
+/// instance [`FEW_IMAGES`].
 ///
 /// # Errors
 /// A violation: without an injected fault there must be none.
