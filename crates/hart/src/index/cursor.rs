@@ -138,6 +138,8 @@ pub(crate) struct IndexCursor<'a, K> {
     ring: [Option<Leaf>; RING_LEN],
     ring_first: usize,
     ring_len: usize,
+    /// Leaves of the ring, counted from its first, that were passed to `ask`.
+    asked: usize,
     /// How many leaves the explorer was to find when it ran last; it runs again when half of them have been taken.
     filled: usize,
     /// The explorer's runs so far.
@@ -166,6 +168,7 @@ impl<K: KeySource> Index<K> {
             ring: [None; RING_LEN],
             ring_first: 0,
             ring_len: 0,
+            asked: 0,
             filled: 0,
             fills: 0,
             runs: [None; RING_LEN],
@@ -217,25 +220,22 @@ impl<'a, K: KeySource> IndexCursor<'a, K> {
     ) -> bool {
         // The last key lies in `bytes`; it is copied only when the explorer must seek from it.
         let mut last: Option<std::ops::Range<usize>> = None;
-        // Leaves of the ring, counted from its first, that were passed to `ask`.
-        let mut asked = 0;
         for number in 0..count {
             let (key, result) = loop {
                 if self.is_low() {
                     self.remember(last.clone().map(|key| &bytes[key]));
                     self.explore();
                 }
-                while asked < RECORDS_ASKED.min(self.ring_len).min(count - number) {
-                    if let Some(leaf) = self.ring[(self.ring_first + asked) % RING_LEN] {
+                while self.asked < RECORDS_ASKED.min(self.ring_len).min(count - number) {
+                    if let Some(leaf) = self.ring[(self.ring_first + self.asked) % RING_LEN] {
                         ask(leaf);
                     }
-                    asked += 1;
+                    self.asked += 1;
                 }
                 let Some(found) = self.pop() else {
                     self.remember(last.map(|key| &bytes[key]));
                     return true;
                 };
-                asked = asked.saturating_sub(1);
                 let start = bytes.len();
                 if self.failures > FAILURES_BEFORE_LOCK {
                     self.remember(last.clone().map(|key| &bytes[key]));
@@ -244,10 +244,7 @@ impl<'a, K: KeySource> IndexCursor<'a, K> {
                         keys::append(keys, leaf, bytes);
                         read(leaf, bytes)
                     };
-                    let Some(result) = self.read_locked(found, &mut read_whole) else {
-                        asked = 0;
-                        continue;
-                    };
+                    let Some(result) = self.read_locked(found, &mut read_whole) else { continue };
                     break (start..start + self.key.len(), result);
                 }
                 keys::append(&self.index.keys, found.leaf, bytes);
@@ -260,7 +257,6 @@ impl<'a, K: KeySource> IndexCursor<'a, K> {
                 bytes.truncate(start);
                 self.remember(last.clone().map(|key| &bytes[key]));
                 self.spoilt();
-                asked = 0;
             };
             last = Some(key.clone());
             if !take(bytes, key, result) {
@@ -286,8 +282,6 @@ impl<'a, K: KeySource> IndexCursor<'a, K> {
         let mut last: Option<usize> = None;
         let mut at = 0;
         let mut outcome = VisitOutcome::Next;
-        // Leaves of the ring, counted from its first, that were passed to `ask`.
-        let mut asked = 0;
         while outcome == VisitOutcome::Next {
             if self.is_low() {
                 self.remember(last.map(|last| key(&records[last])));
@@ -302,6 +296,7 @@ impl<'a, K: KeySource> IndexCursor<'a, K> {
             let ahead = if self.way == Way::Done { 0 } else { self.filled / 2 };
             let count = run.len.min(self.ring_len.saturating_sub(ahead) + 1);
             let mut taken = 0;
+            let mut asked = self.asked;
             while taken < count && outcome == VisitOutcome::Next {
                 while asked < (taken + RECORDS_ASKED).min(self.ring_len) {
                     if let Some(leaf) = self.ring[(self.ring_first + asked) % RING_LEN] {
@@ -323,7 +318,7 @@ impl<'a, K: KeySource> IndexCursor<'a, K> {
             }
             self.ring_first += taken;
             self.ring_len -= taken;
-            asked = asked.saturating_sub(taken);
+            self.asked = asked.saturating_sub(taken);
             if taken == run.len {
                 self.runs_first += 1;
                 self.runs_len -= 1;
@@ -336,7 +331,6 @@ impl<'a, K: KeySource> IndexCursor<'a, K> {
             if taken < count && outcome == VisitOutcome::Next {
                 self.remember(last.map(|last| key(&records[last])));
                 self.spoilt();
-                asked = 0;
                 if self.failures > FAILURES_BEFORE_LOCK {
                     outcome = VisitOutcome::Refused;
                 }
@@ -409,6 +403,7 @@ impl<'a, K: KeySource> IndexCursor<'a, K> {
         }
         self.ring_first += 1;
         self.ring_len -= 1;
+        self.asked = self.asked.saturating_sub(1);
         Some(found)
     }
 
@@ -432,6 +427,7 @@ impl<'a, K: KeySource> IndexCursor<'a, K> {
     fn clear_ring(&mut self) {
         self.ring_len = 0;
         self.runs_len = 0;
+        self.asked = 0;
     }
 
     /// True when the explorer should run.

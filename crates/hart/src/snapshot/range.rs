@@ -1,14 +1,15 @@
 //! Ordered iteration from both ends, over one instant.
 //!
-//! An end fetches some hundred records at a time into its buffer: live ones by a cursor of the index, then corrected
-//! by the pre-images of the instant. There may be more pre-images than live records, so a fetch bounds them too, and
-//! ends at the last one that it took. `lower` and `upper` bound what neither end has fetched yet.
+//! As long as no record has changed since the instant, a cursor of the index reads one record after the other, which a
+//! visitor or a step lends. From then on an end fetches some hundred records at a time into its buffer: live ones,
+//! then corrected by the pre-images of the instant. There may be more pre-images than live records, so a fetch bounds
+//! them too, and ends at the last one that it took. `lower` and `upper` bound what neither end has taken yet.
 
 use crate::bounds::{as_slices, is_before, is_beyond, is_ordered};
 use crate::format::leaf::{INLINE_BYTES_MAX, KIND_BLOCK, KIND_SLOT};
-use crate::format::space::LeafRecord;
+use crate::format::space::{LeafKeys, LeafRecord};
 use crate::hart::Hart;
-use crate::index::{Direction, Streamed, VisitOutcome};
+use crate::index::{Direction, IndexCursor, Streamed, VisitOutcome};
 use crate::operations::read::Read;
 use crate::snapshot::fetch::{FETCH_COUNT_MAX, RangeEnd, correct, fetch_live};
 use crate::snapshot::pin::Pin;
@@ -25,6 +26,18 @@ pub struct Range<'a> {
     exhausted: bool,
     front: RangeEnd<'a>,
     back: RangeEnd<'a>,
+    /// What the last step lends. Boxed: most ranges are visited without it, and it is large.
+    lent: Option<Box<Lent>>,
+}
+
+/// The records of a cursor's stream, and the value of the last one if that lies in a block.
+struct Lent {
+    records: [LeafRecord; 2],
+    block: Vec<u8>,
+}
+
+impl Lent {
+    const EMPTY: Self = Self { records: [LeafRecord::EMPTY; 2], block: Vec::new() };
 }
 
 impl std::fmt::Debug for Range<'_> {
@@ -55,6 +68,7 @@ impl<'a> Range<'a> {
             upper: end.map(<[u8]>::to_vec),
             front: RangeEnd::new(Direction::Forward),
             back: RangeEnd::new(Direction::Backward),
+            lent: None,
         }
     }
 
@@ -118,55 +132,61 @@ impl<'a> Range<'a> {
         if self.exhausted || pin.medium_failed || end.first < end.items.len() {
             return true;
         }
-        let hart = pin.hart;
-        let (lower, upper) = (as_slices(&self.lower), as_slices(&self.upper));
-        let mut cursor =
-            hart.index.cursor(if direction == Direction::Forward { lower } else { upper }, direction);
-        let mut records = [LeafRecord::EMPTY; 2];
-        let mut value = Vec::new();
-        let mut beyond = false;
-        let streamed = cursor.stream(
-            &mut records,
-            |leaf| hart.prefetch_value(leaf),
-            |leaf, record| hart.space.read_leaf(leaf, record),
-            LeafRecord::key,
-            |record| {
-                let Some(value) = streamed_value(&pin, record, &mut value) else {
-                    return VisitOutcome::Refused;
-                };
-                beyond = match direction {
-                    Direction::Forward => is_beyond(record.key(), upper),
-                    Direction::Backward => is_before(record.key(), lower),
-                };
-                if beyond {
-                    VisitOutcome::Refused
-                } else if visit(record.key(), value) {
-                    VisitOutcome::Next
-                } else {
-                    VisitOutcome::Last
-                }
-            },
-        );
+        let bounds = (as_slices(&self.lower), as_slices(&self.upper));
+        let mut cursor = cursor_from(pin.hart, bounds, direction);
+        let mut lent = Lent::EMPTY;
+        let streamed = stream_unchanged(&pin, &mut cursor, &mut lent, bounds, direction, visit);
         // The end continues from here, with a cursor of its own.
         end.cursor = None;
-        let last = match streamed {
-            Streamed::Stopped(last) => Some(last),
-            Streamed::Interrupted(last) if !beyond => last,
-            // Records that were removed after the last one since it was read are still to come.
-            Streamed::Complete(last) if !hart.snapshots.is_blank(&pin.overlay) => last,
-            Streamed::Complete(_) | Streamed::Interrupted(_) => {
+        match streamed {
+            Streamed::Complete(_) => self.exhausted = true,
+            Streamed::Stopped(last) | Streamed::Interrupted(Some(last)) => {
+                let near = match direction {
+                    Direction::Forward => &mut self.lower,
+                    Direction::Backward => &mut self.upper,
+                };
+                exclude(near, lent.records[last].key());
+            }
+            Streamed::Interrupted(None) => {}
+        }
+        !matches!(streamed, Streamed::Stopped(_))
+    }
+
+    /// Takes the next record without fetching others, as long as no record has changed since the instant: returns its
+    /// index in `lent`. None when there is no record, or when it must be fetched.
+    #[inline]
+    fn step(&mut self, direction: Direction) -> Option<usize> {
+        let Self { pin, lower, upper, front, back, lent, .. } = self;
+        if pin.medium_failed || !pin.hart.snapshots.is_blank(&pin.overlay) {
+            return None;
+        }
+        let bounds = (as_slices(lower), as_slices(upper));
+        let end = match direction {
+            Direction::Forward => front,
+            Direction::Backward => back,
+        };
+        let hart = pin.hart;
+        let cursor = end.cursor.get_or_insert_with(|| Box::new(cursor_from(hart, bounds, direction)));
+        let lent = lent.get_or_insert_with(|| Box::new(Lent::EMPTY));
+        match stream_unchanged(pin, cursor, lent, bounds, direction, &mut |_, _| false) {
+            Streamed::Stopped(last) => {
+                let near = match direction {
+                    Direction::Forward => lower,
+                    Direction::Backward => upper,
+                };
+                exclude(near, lent.records[last].key());
+                Some(last)
+            }
+            Streamed::Complete(_) => {
                 self.exhausted = true;
                 None
             }
-        };
-        if let Some(last) = last {
-            let reached = Bound::Excluded(records[last].key().to_vec());
-            match direction {
-                Direction::Forward => self.lower = reached,
-                Direction::Backward => self.upper = reached,
+            Streamed::Interrupted(_) => {
+                // It is past the record that must be fetched.
+                end.cursor = None;
+                None
             }
         }
-        !matches!(streamed, Streamed::Stopped(_))
     }
 
     /// The next record in this direction, borrowed until the next step.
@@ -187,6 +207,13 @@ impl<'a> Range<'a> {
             }
             if self.exhausted {
                 return None;
+            }
+            if let Some(last) = self.step(direction) {
+                let Lent { records, block } = self.lent.as_deref()?;
+                return Some(Ok((records[last].key(), value_of(&records[last], block))));
+            }
+            if self.exhausted {
+                continue;
             }
             if let Err(e) = self.fetch(direction) {
                 return Some(Err(e));
@@ -258,27 +285,94 @@ impl<'a> Range<'a> {
     }
 }
 
-/// The value of a record that was just validated, as it was at the instant; none when it must be fetched: its key, or
-/// another one, has changed since, or it is damaged. A value in a block is copied to `buffer`.
+/// A cursor from the bound at which a walk in this direction begins.
+fn cursor_from<'a>(
+    hart: &'a Hart,
+    (lower, upper): (Bound<&[u8]>, Bound<&[u8]>),
+    direction: Direction,
+) -> IndexCursor<'a, LeafKeys> {
+    hart.index.cursor(if direction == Direction::Forward { lower } else { upper }, direction)
+}
+
+/// Visits records as long as none has changed since the instant and `visit` wants more. `Complete`: there are no more
+/// between the bounds. `Interrupted`: the next one must be fetched.
 #[inline]
-fn streamed_value<'v>(pin: &Pin<'_>, record: &'v LeafRecord, buffer: &'v mut Vec<u8>) -> Option<&'v [u8]> {
-    let value = if record.kind == KIND_SLOT {
-        record.slot_value()
-    } else if record.kind == KIND_BLOCK {
-        buffer.clear();
-        if !matches!(pin.hart.append_block(record.word(), buffer), Read::Copied) {
-            return None;
+fn stream_unchanged(
+    pin: &Pin<'_>,
+    cursor: &mut IndexCursor<'_, LeafKeys>,
+    Lent { records, block }: &mut Lent,
+    (lower, upper): (Bound<&[u8]>, Bound<&[u8]>),
+    direction: Direction,
+    visit: &mut impl FnMut(&[u8], &[u8]) -> bool,
+) -> Streamed {
+    let hart = pin.hart;
+    let mut beyond = false;
+    let streamed = cursor.stream(
+        records,
+        |leaf| hart.prefetch_value(leaf),
+        |leaf, record| hart.space.read_leaf(leaf, record),
+        LeafRecord::key,
+        |record| {
+            if !is_unchanged(pin, record, block) {
+                return VisitOutcome::Refused;
+            }
+            beyond = match direction {
+                Direction::Forward => is_beyond(record.key(), upper),
+                Direction::Backward => is_before(record.key(), lower),
+            };
+            if beyond {
+                VisitOutcome::Refused
+            } else if visit(record.key(), value_of(record, block)) {
+                VisitOutcome::Next
+            } else {
+                VisitOutcome::Last
+            }
+        },
+    );
+    match streamed {
+        Streamed::Interrupted(last) if beyond => Streamed::Complete(last),
+        // Records that were removed after the last one since it was read are still to come.
+        Streamed::Complete(last) if !hart.snapshots.is_blank(&pin.overlay) => Streamed::Interrupted(last),
+        streamed => streamed,
+    }
+}
+
+/// Whether a record that was just validated can be returned as it is: no key has changed since the instant, and its
+/// value is whole. A value in a block is copied to `block`.
+#[inline]
+fn is_unchanged(pin: &Pin<'_>, record: &LeafRecord, block: &mut Vec<u8>) -> bool {
+    if record.kind == KIND_BLOCK {
+        block.clear();
+        if !matches!(pin.hart.append_block(record.word(), block), Read::Copied) {
+            return false;
         }
         // Acquire: what was copied comes before the look at the pre-images. A writer that gave the block another use
         // saved the record's pre-image first.
         fence(Ordering::Acquire);
-        &buffer[..]
-    } else if usize::from(record.kind) <= INLINE_BYTES_MAX {
-        record.inline_value()
+    } else if record.kind != KIND_SLOT && usize::from(record.kind) > INLINE_BYTES_MAX {
+        return false;
+    }
+    pin.hart.snapshots.is_blank(&pin.overlay)
+}
+
+/// The value of a record that [`is_unchanged`] took.
+#[inline]
+fn value_of<'v>(record: &'v LeafRecord, block: &'v [u8]) -> &'v [u8] {
+    match record.kind {
+        KIND_SLOT => record.slot_value(),
+        KIND_BLOCK => block,
+        _ => record.inline_value(),
+    }
+}
+
+/// Bounds by this key, which is not within.
+fn exclude(bound: &mut Bound<Vec<u8>>, key: &[u8]) {
+    if let Bound::Excluded(bytes) = bound {
+        bytes.clear();
+        bytes.extend_from_slice(key);
     } else {
-        return None;
-    };
-    pin.hart.snapshots.is_blank(&pin.overlay).then_some(value)
+        *bound = Bound::Excluded(key.to_vec());
+    }
 }
 
 fn owned((key, value): (&[u8], &[u8])) -> (Vec<u8>, Vec<u8>) {

@@ -10,6 +10,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 const MODE: WriteMode = WriteMode::Durable;
 const COUNT: u32 = 200;
 
+/// Bytes of a value that lies in a block, and not behind its key.
+const BLOCK_VALUE_BYTES: usize = 600;
+
 type Records = Vec<(Vec<u8>, Vec<u8>)>;
 
 fn key(number: u32) -> Vec<u8> {
@@ -21,7 +24,11 @@ fn fill(block_every: u32) -> (Hart, Records) {
     let hart = Hart::create(Emulated::region(64 << 20).unwrap(), &Options::default()).unwrap();
     let mut records = Records::new();
     for number in (0..2 * COUNT).step_by(2) {
-        let len = if number % block_every == block_every - 2 { 40 } else { 7 };
+        let len = match number {
+            _ if number % block_every == block_every - 2 => BLOCK_VALUE_BYTES,
+            _ if number.is_multiple_of(3) => 40,
+            _ => 7,
+        };
         let value = vec![number as u8; len];
         hart.put(&key(number), &value, MODE).unwrap();
         records.push((key(number), value));
@@ -86,7 +93,9 @@ fn a_visit_shows_its_instant_when_the_blocks_to_come_get_other_values() {
                 if seen.len() as u32 == at {
                     // Twice: the second round uses the blocks that the first one freed.
                     for salt in [100, 200] {
-                        wanted.iter().for_each(|(key, _)| hart.put(key, &[salt; 40], MODE).unwrap());
+                        wanted
+                            .iter()
+                            .for_each(|(key, _)| hart.put(key, &[salt; BLOCK_VALUE_BYTES], MODE).unwrap());
                     }
                 }
                 seen.push((key.to_vec(), value.to_vec()));
@@ -96,6 +105,49 @@ fn a_visit_shows_its_instant_when_the_blocks_to_come_get_other_values() {
             assert_eq!(seen, wanted, "back: {back}, overwritten at {at}");
         }
     }
+}
+
+#[test]
+fn steps_from_both_ends_show_their_instant_whatever_changes_between_them() {
+    // Which steps go back: none, all, every other one, and in runs of three.
+    let ways: [fn(u32) -> bool; 4] = [|_| false, |_| true, |n| n % 2 == 1, |n| n / 3 % 2 == 1];
+    for goes_back in ways {
+        for at in [0, 1, 2, 15, 16, 17, 63, 64, 65, 100, COUNT - 2, COUNT - 1, COUNT] {
+            let (hart, wanted) = fill(16);
+            let mut range = hart.range(Bound::Unbounded, Bound::Unbounded).unwrap();
+            let (mut low, mut high) = (Records::new(), Records::new());
+            for number in 0..COUNT {
+                if number == at {
+                    let (next, before) = (2 * low.len() as u32, 2 * (COUNT - 1 - high.len() as u32));
+                    disturb(&hart, next);
+                    disturb(&hart, before);
+                }
+                if goes_back(number) {
+                    high.push(range.next_back().unwrap().unwrap());
+                } else {
+                    low.push(range.next().unwrap().unwrap());
+                }
+            }
+            assert!(range.next().is_none() && range.next_back().is_none());
+            low.extend(high.into_iter().rev());
+            assert_eq!(low, wanted, "disturbed at {at}");
+        }
+    }
+}
+
+#[test]
+fn steps_go_on_when_what_another_snapshot_saved_is_gone() {
+    let (hart, wanted) = fill(16);
+    let older = hart.snapshot().unwrap();
+    // Saved for the older instant, so steps of a later one look for saved states.
+    let (changed, value) = &wanted[0];
+    hart.put(changed, b"meanwhile", MODE).unwrap();
+    hart.put(changed, value, MODE).unwrap();
+    let mut range = hart.range(Bound::Unbounded, Bound::Unbounded).unwrap();
+    let mut seen: Records = range.by_ref().take(20).map(Result::unwrap).collect();
+    drop(older);
+    seen.extend(range.map(Result::unwrap));
+    assert_eq!(seen, wanted);
 }
 
 #[test]
