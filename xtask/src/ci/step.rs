@@ -23,8 +23,8 @@ enum Counts {
     Once,
     /// Each test that it runs counts.
     EachTest,
-    /// It compiles test programs, each of which is a step then.
-    ItsPrograms,
+    /// It compiles test programs. Each of those that belong to such a package, by its directory, is a step then.
+    ItsPrograms(fn(&str) -> bool),
 }
 
 /// What one step has counted, the processor time that it took, and the steps that follow from it.
@@ -46,11 +46,12 @@ impl Step {
         Self { name: name.to_owned(), command, counts: Counts::EachTest }
     }
 
-    /// What `cargo test` does, with each test program as a step of its own: cargo runs one after the other, and many
-    /// wait for the disk.
-    pub(super) fn test_programs(name: &str, mut cargo_test: Command) -> Self {
+    /// What `cargo test` does for some packages, with each test program as a step of its own: cargo runs one after the
+    /// other, and many wait for the disk. (It compiles the tests of all packages: those of one alone have fewer
+    /// features.)
+    pub(super) fn test_programs(name: &str, mut cargo_test: Command, is_of: fn(&str) -> bool) -> Self {
         cargo_test.args(["--no-run", "--message-format", "json-render-diagnostics"]);
-        Self { name: name.to_owned(), command: cargo_test, counts: Counts::ItsPrograms }
+        Self { name: name.to_owned(), command: cargo_test, counts: Counts::ItsPrograms(is_of) }
     }
 
     /// Runs the command, and shows its output when it has ended: another lane writes, too.
@@ -61,7 +62,7 @@ impl Step {
             command.get_envs().map(|(key, value)| (key.to_owned(), value.map(OsStr::to_owned))).collect();
         let (mut reader, writer) = std::io::pipe().context("no pipe")?;
         command.stdout(writer.try_clone().context("no pipe")?);
-        if !matches!(counts, Counts::ItsPrograms) {
+        if !matches!(counts, Counts::ItsPrograms(_)) {
             command.stderr(writer.try_clone().context("no pipe")?);
         }
         let mut child = command.spawn().with_context(|| format!("cannot start {shown}"))?;
@@ -90,8 +91,8 @@ impl Step {
                 }
             }
             // The last one compiled first: it stands on most others, and lasts long.
-            Counts::ItsPrograms => {
-                let programs = output.lines().filter_map(|line| program(&name, line, &environment));
+            Counts::ItsPrograms(is_of) => {
+                let programs = output.lines().filter_map(|line| program(&name, line, &environment, is_of));
                 found = programs.rev().collect();
                 // Cargo's messages may change, and none understood must not pass for none failed.
                 bad = u64::from(found.is_empty());
@@ -114,14 +115,20 @@ fn count(line: &str, word: &str) -> u64 {
 }
 
 /// The step that runs the test program that a line of cargo's messages tells of, as cargo would run it.
-fn program(name: &str, line: &str, environment: &[(OsString, Option<OsString>)]) -> Option<Step> {
+fn program(
+    name: &str,
+    line: &str,
+    environment: &[(OsString, Option<OsString>)],
+    is_of: fn(&str) -> bool,
+) -> Option<Step> {
     let message: serde_json::Value = serde_json::from_str(line).ok()?;
     if message["reason"] != "compiler-artifact" || message["profile"]["test"] != true {
         return None;
     }
     let executable = Path::new(message["executable"].as_str()?);
     let package = Path::new(message["manifest_path"].as_str()?).parent()?;
-    let name = format!("{name}, {} {}", package.file_name()?.display(), message["target"]["name"].as_str()?);
+    let directory = package.file_name()?.to_str().filter(|directory| is_of(directory))?;
+    let name = format!("{name}, {directory} {}", message["target"]["name"].as_str()?);
     let mut command = Command::new(executable);
     command.current_dir(package).env("CARGO_MANIFEST_DIR", package);
     for (key, value) in environment {
