@@ -42,7 +42,7 @@ pub use memory::zero_pages::copy_nonzero_pages;
 pub use process::above_standard::{make_above_standard, open_above_standard};
 pub use process::kept_from_children::KeptFromChildren;
 pub use process::left_in_child::LeftInChild;
-pub use process::modules::{CopiedVariable, Module, ModulesWatch, loaded_modules};
+pub use process::modules::{CopiedVariable, Module, ModulesWatch, loaded_modules, touch_module};
 pub use process::process::ProcessMark;
 pub use process::thread::{
     addresses_are_random, forget_variable, run_again, set_cancelable, set_random_addresses, stack_limit,

@@ -3,7 +3,9 @@
 //! their own, which takes all of it from the model checker; a simulation on virtual time can do the same.
 
 use mangrove_sys::Reservation;
-pub(crate) use mangrove_sys::{AbortStatus, AsymmetricBarrier, EventCount, rtm, xabort, xbegin, xend};
+pub(crate) use mangrove_sys::{
+    AbortStatus, AsymmetricBarrier, EventCount, rtm, touch_module, xabort, xbegin, xend,
+};
 pub(crate) use parking_lot::lock_api::RawMutex as RawLock;
 pub(crate) use parking_lot::{Mutex, MutexGuard, RawMutex};
 use std::ptr::NonNull;

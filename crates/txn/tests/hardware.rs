@@ -9,7 +9,8 @@ mod api {
 }
 
 use mangrove_txn::{
-    Halt, HardwareLimits, HardwareModel, HardwareTx, Isolation, TxAccess, TxCounts, TxThread, VolatileLog,
+    Halt, HardwareLimits, HardwareModel, HardwareTx, Htm, Isolation, TxAccess, TxCounts, TxThread,
+    VolatileLog,
 };
 use std::convert::Infallible;
 use support::words::{Random, Words};
@@ -228,4 +229,116 @@ fn each_call_site_finds_its_own_number_of_attempts() {
         "{conflicts} attempts in vain at 10000 transactions that have to take the lock"
     );
     assert!(locked < 1_000, "{locked} of 10000 transactions that hardware commits took the lock");
+}
+
+/// A log that keeps nothing. Drawing a number executes a page of code that all other code leaves alone.
+#[cfg(target_arch = "x86_64")]
+mod log_with_code_of_its_own {
+    use mangrove_txn::{RedoLog, RedoSink, TxWrites, UnitSize};
+    use std::convert::Infallible;
+
+    std::arch::global_asm!(
+        ".pushsection .text.mangrove_only_in_hardware, \"ax\", @progbits",
+        ".p2align 12",
+        ".globl mangrove_only_in_hardware",
+        "mangrove_only_in_hardware:",
+        "ret",
+        ".p2align 12",
+        ".popsection",
+    );
+
+    unsafe extern "C" {
+        safe fn mangrove_only_in_hardware();
+    }
+
+    pub(crate) struct Log;
+    pub(crate) struct Sink;
+
+    impl RedoLog for Log {
+        type Sink<'log> = Sink;
+        const KEEPS: bool = false;
+        const DENSE: bool = false;
+
+        fn sink(&self) -> Sink {
+            Sink
+        }
+
+        fn newest(&self) -> u64 {
+            0
+        }
+    }
+
+    impl RedoSink for Sink {
+        type Error = Infallible;
+
+        fn prepare(&mut self, _size: UnitSize) -> Result<(), Infallible> {
+            Ok(())
+        }
+
+        fn put(&mut self, _writes: &impl TxWrites) -> Result<(), Infallible> {
+            Ok(())
+        }
+
+        fn number(&mut self) -> u64 {
+            mangrove_only_in_hardware();
+            0
+        }
+
+        fn number_alone(&mut self) -> u64 {
+            0
+        }
+
+        fn seal(&mut self) -> Result<(), Infallible> {
+            Ok(())
+        }
+
+        fn void(&mut self) {}
+
+        fn number_void(&mut self) -> u64 {
+            0
+        }
+
+        fn finish(&mut self) -> Result<(), Infallible> {
+            Ok(())
+        }
+
+        fn settle(&mut self, _number: u64) -> Result<(), Infallible> {
+            Ok(())
+        }
+    }
+}
+
+/// Where RTM commits: from the beginning, and also after the kernel has looked which pages are in use. A transaction
+/// cannot mark one as accessed, nor map one, and no other code executes those of its own.
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn rtm_commits_again_after_the_kernel_has_marked_all_pages_as_unused() {
+    if !mangrove_sys::rtm().commits() {
+        eprintln!("not tested: no RTM here");
+        return;
+    }
+    let lines = Lines::new();
+    let executor = Htm::new(lines.0.memory(), log_with_code_of_its_own::Log);
+    let mut thread = executor.thread();
+    let mut commits_in_hardware = || {
+        let before = thread.counts().hardware;
+        for _ in 0..10_000 {
+            let add = |tx: &mut mangrove_txn::InPlaceTx| -> Body<()> {
+                let value = tx.read_word(lines.at(5))?;
+                Ok(tx.write_word(lines.at(5), value + 1)?)
+            };
+            thread.run(add).unwrap();
+        }
+        thread.counts().hardware - before
+    };
+    commits_in_hardware();
+    let at_first = commits_in_hardware();
+    if let Err(error) = std::fs::write("/proc/self/clear_refs", "1") {
+        eprintln!("not tested: /proc/self/clear_refs: {error}");
+        return;
+    }
+    commits_in_hardware();
+    let afterwards = commits_in_hardware();
+    assert!(at_first > 5_000, "{at_first} of 10,000 commits in hardware");
+    assert!(afterwards > 5_000, "{afterwards} of 10,000 commits in hardware, {at_first} before");
 }

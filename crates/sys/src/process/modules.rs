@@ -92,6 +92,23 @@ pub fn loaded_modules() -> Vec<Module> {
     all
 }
 
+/// Reads a byte of each page of code and constants of the module in which `address` lies, so that the pages are mapped
+/// and marked as accessed. O(size of the module). Nothing, if there is no such module.
+pub fn touch_module(address: usize) {
+    const PAGE_BYTES: usize = 4096;
+    let Some(module) = loaded_modules().into_iter().find(|module| module.span.contains(&address)) else {
+        return;
+    };
+    for part in &module.fixed {
+        // From the beginning of the first page: a segment may begin within it, and end early in its last one.
+        for page in (part.start & !(PAGE_BYTES - 1)..part.end).step_by(PAGE_BYTES) {
+            // SAFETY: the module is loaded as long as code at `address` runs, and its segments are mapped by whole
+            // pages.
+            std::hint::black_box(unsafe { (page as *const u8).read_volatile() });
+        }
+    }
+}
+
 /// Detects cheaply whether libraries were loaded or unloaded. Libraries that are loaded when the watch begins stay
 /// loaded as long as the process: dlclose does not unload them.
 #[derive(Debug)]

@@ -1,6 +1,7 @@
 //! What isolates transactions: ownership records with solo mode, Intel RTM, one lock, a model of hardware transactions.
 
 mod backoff;
+mod cold_code;
 mod crowd;
 mod entries;
 mod gate;

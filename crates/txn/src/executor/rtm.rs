@@ -3,8 +3,9 @@
 //! A transaction tries hardware as often as [`RetryBudget`] says, then takes the lock, to which every attempt
 //! subscribes: it loads the lock's word first, and so is aborted when a transaction takes the lock. What is known to be
 //! in vain is not tried again: a capacity abort leads to the lock at once, two aborts in a row without a reason as
-//! well (a page fault has none, and repeats until the page was touched outside of hardware, as it is with the lock). An
-//! attempt that finds the lock taken waits for it, and has not used up an attempt (the lemming effect; see `model`).
+//! well (a page fault has none, and repeats until the page was touched outside of hardware, as it is with the lock, or
+//! by `cold_code`). An attempt that finds the lock taken waits for it, and has not used up an attempt (the lemming
+//! effect; see `model`).
 //!
 //! 1. Numbers follow the order of commits. The number is drawn inside the hardware transaction, so that the
 //!    counter's line is in its write set: of two attempts between their draw and their commit one is aborted. Drawn
@@ -23,6 +24,7 @@
 //! (the model has to ask first: `RedoSink::has_room`).
 
 use super::backoff::Backoff;
+use super::cold_code::ColdCode;
 use super::in_place::InPlaceTx;
 use super::retries::{Retries, RetryBudget, Site, WITHOUT_REASON_MAX};
 use super::wakeup::Wakeups;
@@ -103,8 +105,9 @@ impl<L: RedoLog> Isolation for Htm<L> {
         let tx = InPlaceTx::new(self.memory);
         // Any seed: delays need not differ from run to run.
         let backoff = Backoff::new(std::ptr::from_ref(&tx).addr() as u64);
-        let retries = Retries::new(self.retries);
-        HtmThread { htm: self, sink: self.log.sink(), tx, backoff, retries, counts: TxCounts::default() }
+        let (retries, cold_code) = (Retries::new(self.retries), ColdCode::new());
+        let counts = TxCounts::default();
+        HtmThread { htm: self, sink: self.log.sink(), tx, backoff, retries, cold_code, counts }
     }
 }
 
@@ -116,6 +119,7 @@ pub struct HtmThread<'htm, L: RedoLog + 'htm> {
     tx: InPlaceTx,
     backoff: Backoff,
     retries: Retries,
+    cold_code: ColdCode,
     counts: TxCounts,
 }
 
@@ -333,6 +337,11 @@ impl<'htm, L: RedoLog> TxThread for HtmThread<'htm, L> {
         loop {
             // Before the attempt: a later number is a change for a sleeper.
             let newest = htm.log.newest();
+            if without_reason >= WITHOUT_REASON_MAX {
+                // Generic, so it lies in the module of its caller, as this function does.
+                let code = Self::acknowledge as fn(&mut Self, bool) -> _ as usize;
+                self.cold_code.takes_lock(self.counts.hardware, code);
+            }
             let locked = !htm.in_hardware || attempts >= tried.most || without_reason >= WITHOUT_REASON_MAX;
             let end = if locked { self.with_lock(&mut body) } else { self.in_hardware(&mut body) };
             let (answer, wrote) = match end {
