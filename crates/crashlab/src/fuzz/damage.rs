@@ -166,30 +166,30 @@ fn damages(pool: &UnclosedPool, dense: bool) -> Vec<Damage> {
 fn records(object: &Object, path: &Path) -> Result<Option<Records>, String> {
     match object.records() {
         Ok(records) => Ok(Some(records)),
-        Err(message) => named(&message, path).map(|()| None),
+        Err(message) => named(message, path).map(|_| None),
     }
 }
 
-/// The message names the pool, or a file in it.
-fn named(message: &str, path: &Path) -> Result<(), String> {
+/// The message, which names the pool or a file in it.
+fn named(message: String, path: &Path) -> Result<String, String> {
     let is_named = message.contains(&*path.to_string_lossy());
-    if is_named { Ok(()) } else { Err(format!("a message does not name the pool: {message}")) }
+    if is_named { Ok(message) } else { Err(format!("a message does not name the pool: {message}")) }
 }
 
-/// Opens the pool and judges what it holds. `Ok(false)`: it was refused.
-fn judge(pool: &UnclosedPool, path: &Path, verdict: Verdict) -> Result<bool, String> {
+/// Opens the pool and judges what it holds. Returns the message of a pool that was refused.
+fn judge(pool: &UnclosedPool, path: &Path, verdict: Verdict) -> Result<Option<String>, String> {
     let read_only = match pool.kind.open(path, true) {
         Ok(object) => records(&object, path)?,
-        Err(message) => named(&message, path).map(|()| None)?,
+        Err(message) => named(message, path).map(|_| None)?,
     };
     if let Some(found) = &read_only {
         fits(pool, found, verdict)?;
     }
     let object = match pool.kind.open(path, false) {
         Ok(object) => object,
-        Err(message) => return named(&message, path).map(|()| false),
+        Err(message) => return named(message, path).map(Some),
     };
-    let Some(found) = records(&object, path)? else { return Ok(false) };
+    let Some(found) = records(&object, path)? else { return Ok(Some("its records are refused".to_owned())) };
     if read_only.is_some_and(|read| read != found) {
         return Err("a reader and a writer found different records".to_owned());
     }
@@ -197,19 +197,19 @@ fn judge(pool: &UnclosedPool, path: &Path, verdict: Verdict) -> Result<bool, Str
     let used = use_it(object, found);
     let wanted = match used {
         Ok(wanted) => wanted,
-        Err(message) => return named(&message, path).map(|()| false),
+        Err(message) => return named(message, path).map(Some),
     };
     match pool.kind.open(path, true) {
         Ok(object) => match records(&object, path)? {
-            _ if verdict == Verdict::Usable => Ok(true),
-            Some(found) if found == wanted => Ok(true),
+            _ if verdict == Verdict::Usable => Ok(None),
+            Some(found) if found == wanted => Ok(None),
             found => Err(format!(
                 "after eight puts and a close it holds {:?} records instead of {}",
                 found.map(|records| records.len()),
                 wanted.len()
             )),
         },
-        Err(message) if verdict == Verdict::Usable => named(&message, path).map(|()| true),
+        Err(message) if verdict == Verdict::Usable => named(message, path).map(|_| None),
         Err(message) => Err(format!("after eight puts and a close it does not open: {message}")),
     }
 }
@@ -240,7 +240,7 @@ fn attack(
     pool: &UnclosedPool,
     damages: &[Damage],
     verdict: Verdict,
-) -> Result<bool, String> {
+) -> Result<Option<String>, String> {
     let mut files = pool.files.clone();
     for damage in damages {
         damage.apply(pool, &mut files);
@@ -271,14 +271,13 @@ pub fn damage_search(dense: bool, mapped_first: bool) -> Result<DamageTally, Str
     let mut pools: Vec<&UnclosedPool> = unclosed_pools().iter().collect();
     pools.sort_by_key(|pool| pool.is_mapped != mapped_first);
     for pool in pools {
-        let opened = attack(&scratch, pool, &[], Verdict::Whole)?;
-        if !opened {
-            return Err(format!("{}: refused without damage", pool.name));
+        if let Some(message) = attack(&scratch, pool, &[], Verdict::Whole)? {
+            return Err(format!("{}: refused without damage: {message}", pool.name));
         }
         for damage in damages(pool, dense) {
             let verdict = damage.verdict(pool);
             tally.tried += 1;
-            tally.refused += u64::from(!attack(&scratch, pool, &[damage], verdict)?);
+            tally.refused += u64::from(attack(&scratch, pool, &[damage], verdict)?.is_some());
         }
     }
     Ok(tally)
