@@ -151,7 +151,7 @@ fn docs() -> Command {
     command
 }
 
-/// Packages that nobody compiles against. What they depend on would be compiled for the documentation alone.
+/// Packages that are no dependency of a user's program: cargo would compile their own dependencies only for this step.
 const PROGRAMS: [&str; 9] = [
     "mangrove-bench",
     "mangrove-bench-cli",

@@ -1,11 +1,13 @@
-//! Code that only attempts in hardware execute. A transaction cannot mark a page as accessed, nor have it mapped: it
-//! aborts without a reason. A page of data is then used with the lock. But the compiler makes code of its own for
-//! attempts in hardware. When the kernel has looked for pages that nobody uses (when memory is short, or with MGLRU or
-//! DAMON at any time) and has taken the mark off a page of that code, no attempt of the process commits any more.
-//! (Seen: from 100 % in hardware to 0 % for good, after `echo 1 >/proc/PID/clear_refs`.)
+//! Pages of code that only hardware attempts execute.
 //!
-//! So a thread that takes the lock again and again for no reason reads the module's code, outside of transactions.
-//! Where that does not help it is tried less and less often.
+//! The CPU aborts a transaction, without a reason, that executes a page of code whose accessed bit is clear, or that is
+//! not mapped. The lock path executes other code: the compiler makes a copy of its own for hardware attempts. The
+//! kernel clears accessed bits to find unused pages (when memory is short; MGLRU and DAMON at any time). Once it has
+//! cleared that of a page of the hardware attempts' code, none of them commits any more. (Seen: from 100 % of commits
+//! in hardware to 0 % for good, after `echo 1 >/proc/PID/clear_refs`.)
+//!
+//! So a thread that keeps taking the lock after such aborts reads all pages of the module's code, outside of
+//! transactions, which sets the bits. Where that does not help, it does so less and less often.
 
 use crate::sync::touch_module;
 
