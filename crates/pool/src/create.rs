@@ -6,6 +6,7 @@
 //! creation recognises it and starts again.
 
 use crate::config::Medium;
+use crate::format::page_sums::PageChecksums;
 use crate::format::superblock;
 use crate::format::superblock::{COPY_BYTES, DEVDAX_BYTES_MAX, FILE_BYTES, Superblock, VERSION};
 use crate::limits::LOG_BYTES_FIRST;
@@ -181,7 +182,7 @@ fn prepare(options: &PoolOptions, directory: &Path) -> Result<Superblock> {
             choose_address_beside(capacity, storage.random(), &neighbours::addresses(directory))?
         }
     };
-    Ok(Superblock {
+    let mut sb = Superblock {
         version: VERSION,
         seq: 0,
         uuid,
@@ -203,7 +204,10 @@ fn prepare(options: &PoolOptions, directory: &Path) -> Result<Superblock> {
         made: false,
         alone: false,
         unsaved: None,
-    })
+    };
+    // So that this superblock is not taken for that of a pool which has been written since.
+    sb.sums_digest = PageChecksums::digest_of_none(sb.seed());
+    Ok(sb)
 }
 
 /// An address for a region of `capacity` bytes. It divides the middle of the address space into places and returns

@@ -107,6 +107,11 @@ impl PageChecksums {
         digest.max(1)
     }
 
+    /// As [`Self::digest`], of pages that are all zero.
+    pub(crate) fn digest_of_none(seed: u32) -> u64 {
+        u64::from(seed).max(1)
+    }
+
     /// Bytes of the first `pages` pages that are not zero.
     pub(crate) fn bytes_in_use(&self, pages: u64) -> u64 {
         let used = (0..pages.min(self.pages)).filter(|&page| self.get(page) != 0).count();
