@@ -2,7 +2,7 @@
 //! only the pool itself protects.
 
 use mangrove::Map;
-use mangrove_pool::{Create, Durability, Latency, Medium, Pool, PoolConfig, PoolOptions, crc32c};
+use mangrove_pool::{ByteRange, Create, Durability, Latency, Medium, Pool, PoolConfig, PoolOptions, crc32c};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -20,6 +20,8 @@ const LOG_BYTES_FIRST: u64 = 128 << 10;
 const UNSYNCED: Duration = Duration::from_secs(3600);
 const PAGE_BYTES: usize = 4096;
 const PAGE_COUNT: u64 = 300;
+/// Pages of an atomic group that is longer than half the log.
+const SPILLED_PAGES: u64 = LOG_BYTES / 2 / PAGE_BYTES as u64 + 10;
 
 /// The kind of a pool's content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,7 +61,7 @@ impl ObjectKind {
             }
             Self::Pages => {
                 let options = PoolOptions::new().medium(medium).capacity(CAPACITY_BYTES).log_bytes(LOG_BYTES);
-                let options = options.log_bytes_first(LOG_BYTES);
+                let options = options.log_bytes_first(LOG_BYTES).background(false);
                 let pool = options.create(Create::New).open(path).expect("a new pool");
                 pool.region().grow(PAGE_COUNT * PAGE_BYTES as u64).expect("space for the pages");
                 Object::Pages(Box::new(pool))
@@ -116,6 +118,19 @@ impl Object {
                 Ok((page_key(page), bytes.into()))
             }
         }
+    }
+
+    /// Writes pages in one atomic group that needs a spill file, waits until it is durable, and returns the records.
+    pub(super) fn spill(&self, byte: u8) -> Result<Records, String> {
+        let Self::Pages(pool) = self else { return Err("a map spills nothing".to_owned()) };
+        let region = pool.region();
+        let bytes = vec![byte + 1; PAGE_BYTES];
+        let range = |page| ByteRange { offset: page * PAGE_BYTES as u64, len: PAGE_BYTES as u64 };
+        let ranges: Vec<ByteRange> = (0..SPILLED_PAGES).map(range).collect();
+        ranges.iter().for_each(|range| region.write(range.offset, &bytes));
+        let end = region.flush_unit(&ranges).map_err(text)?;
+        region.wait(end).map_err(text)?;
+        Ok((0..SPILLED_PAGES).map(|page| (page_key(page), bytes.as_slice().into())).collect())
     }
 
     /// Deletes a record and waits until that is durable. Returns the key as `records` has it.

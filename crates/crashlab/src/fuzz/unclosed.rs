@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// The files of a pool's directory by name.
 pub(super) type Files = BTreeMap<String, Vec<u8>>;
 
-/// A value for which an atomic group gets a spill file.
-const SPILLED_BYTES: usize = 600_000;
+/// A long value; with what else is put, less than half the log, so that no checkpoint begins while files are copied.
+const LONG_BYTES: usize = 300_000;
 const SPARSE_BYTES: usize = 16 << 10;
 
 /// Directories that this process has made.
@@ -98,19 +98,20 @@ pub(super) fn unclosed_pools() -> &'static [UnclosedPool] {
     static POOLS: OnceLock<Vec<UnclosedPool>> = OnceLock::new();
     POOLS.get_or_init(|| {
         use ObjectKind::{GrowingMap, Map, Pages, RecentMap};
-        use Step::{Checkpoint, Close, Fill, Killed, Reopen, Spill};
+        use Step::{Checkpoint, Close, Fill, Killed, Long, Reopen, Spill};
         vec![
             make("file, no checkpoint", Map, false, &[Fill, Fill]),
             make("file, a checkpoint", Map, false, &[Fill, Checkpoint, Fill]),
             make("file, opened twice", Map, false, &[Fill, Reopen, Fill, Checkpoint, Fill]),
             make("file, opened twice, no checkpoint", Map, false, &[Fill, Reopen, Fill]),
             make("file, killed twice", Map, false, &[Fill, Checkpoint, Fill, Killed, Fill]),
-            make("file, a spill file", Map, false, &[Fill, Checkpoint, Fill, Spill, Fill]),
+            make("file, a long value", Map, false, &[Fill, Checkpoint, Fill, Long, Fill]),
             make("file, a log that grew", GrowingMap, false, &[Fill, Fill, Fill]),
             make("file, closed", Map, false, &[Fill, Reopen, Fill, Close]),
             make("file, recent writes", RecentMap, false, &[Fill]),
             make("file, recent writes after a checkpoint", RecentMap, false, &[Fill, Checkpoint, Fill]),
             make("file, pages", Pages, false, &[Fill, Checkpoint, Fill]),
+            make("file, pages, a spill file", Pages, false, &[Fill, Checkpoint, Fill, Spill, Fill]),
             make("emulated", Map, true, &[Fill, Fill]),
             make("emulated, opened twice", Map, true, &[Fill, Reopen, Fill]),
             make("emulated, killed twice", Map, true, &[Fill, Killed, Fill]),
@@ -135,7 +136,9 @@ pub(super) fn another(pool: &UnclosedPool) -> &'static Files {
 enum Step {
     /// Puts, overwrites and deletions, each of them acknowledged.
     Fill,
-    /// A put that is longer than half the log.
+    /// A put of a long value.
+    Long,
+    /// An atomic group of pages that is longer than half the log.
     Spill,
     Checkpoint,
     /// Closes the pool and opens it again.
@@ -162,7 +165,8 @@ fn make(name: &'static str, kind: ObjectKind, is_mapped: bool, plan: &[Step]) ->
     for (round, step) in plan.iter().enumerate() {
         match step {
             Step::Fill => making.fill(round),
-            Step::Spill => making.put(b"spilled", &vec![round as u8; SPILLED_BYTES]),
+            Step::Long => making.put(b"long", &vec![round as u8; LONG_BYTES]),
+            Step::Spill => making.spill(round),
             Step::Checkpoint => making.object.checkpoint().expect("a checkpoint of a sound pool"),
             Step::Reopen => {
                 making.object.close().expect("closing a sound pool");
@@ -204,6 +208,16 @@ impl Making {
         let mut state = self.states[self.states.len() - 1].clone();
         state.insert(key, value);
         self.states.push(state);
+    }
+
+    /// Only pages: each operation of a map fits in the log.
+    fn spill(&mut self, round: usize) {
+        let records = self.object.spill(round as u8).expect("an atomic group in a sound pool");
+        let mut state = self.states[self.states.len() - 1].clone();
+        state.extend(records);
+        self.states.push(state);
+        let is_spilled = read_files(&self.path).keys().any(|name| name.starts_with("unit-"));
+        assert!(is_spilled, "there is no spill file");
     }
 
     fn delete(&mut self, key: &[u8]) {
