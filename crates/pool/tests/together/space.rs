@@ -358,6 +358,31 @@ fn a_hole_that_is_made_in_part_is_zeros_as_a_whole() {
 
 /// Zeros where no hole can be made take no space that the pages did not have.
 #[test]
+fn a_hole_that_fails_poisons_the_pool_and_the_next_process_makes_it() {
+    let dir = folder();
+    let path = dir.path().join("p");
+    let faulty = without_holes(FaultKind::Errno(libc::EIO));
+    let pool = options().storage(Arc::new(faulty.clone())).open(&path).unwrap();
+    fill_all(&pool);
+    pool.checkpoint().unwrap();
+    assert!((0..3).all(|number| give_back(&pool, number)));
+    pool.region().drain().unwrap();
+    let failed = pool.checkpoint().expect_err("a hole could not be made").to_string();
+    assert!(faulty.struck() && failed.contains("image"), "{failed}");
+    // The fault struck once; nothing is tried again.
+    fill(&pool, 4, 9);
+    assert!(pool.region().drain().is_err() && pool.checkpoint().is_err() && pool.close().is_err());
+
+    let pool = options().open(&path).unwrap();
+    pool.checkpoint().unwrap();
+    let found: Vec<_> = (0..PARTS).map(|number| filled(&pool, number).unwrap()).collect();
+    assert_eq!(found, [0, 0, 0, 7, 7, 7]);
+    assert_eq!(image_blocks(&path), PAGE + (PARTS - 3) * PART_BYTES);
+    pool.close().unwrap();
+    assert_eq!(Pool::check(&path).unwrap().damage, []);
+}
+
+#[test]
 fn what_never_had_space_gets_none_when_it_is_given_back() {
     let dir = folder();
     for code in [libc::ENOSPC, libc::EOPNOTSUPP] {
