@@ -14,10 +14,15 @@ pub(super) type Records = BTreeMap<Vec<u8>, Arc<[u8]>>;
 const CAPACITY_BYTES: u64 = 16 << 20;
 /// So long that no checkpoint begins by itself: it would change the files while they are copied.
 const LOG_BYTES: u64 = 1 << 20;
+/// A log that goes round after a few checkpoints. They are asked for: less than half of it is in use, so none begins
+/// by itself.
+const LOG_BYTES_SHORT: u64 = 256 << 10;
 /// What a log begins with that grows.
 const LOG_BYTES_FIRST: u64 = 128 << 10;
 /// No write is synced in this time.
 const UNSYNCED: Duration = Duration::from_secs(3600);
+/// Records that are loaded without a log.
+const LOADED: u32 = 2000;
 const PAGE_BYTES: usize = 4096;
 const PAGE_COUNT: u64 = 300;
 /// Pages of an atomic group that is longer than half the log.
@@ -31,6 +36,10 @@ pub(super) enum ObjectKind {
     GrowingMap,
     /// A map none of whose writes is synced while it is made: what has returned is in the file of recent writes.
     RecentMap,
+    /// A map that begins with records which were loaded without a log.
+    LoadedMap,
+    /// A map with a short log, which goes round.
+    ShortLogMap,
     Pages,
 }
 
@@ -49,13 +58,20 @@ impl ObjectKind {
     pub(super) fn create(self, path: &Path, is_mapped: bool) -> Object {
         let medium = if is_mapped { Medium::Emulated(Latency::default()) } else { Medium::File };
         match self {
-            Self::Map | Self::GrowingMap | Self::RecentMap => {
-                let first = if self == Self::GrowingMap { LOG_BYTES_FIRST } else { LOG_BYTES };
+            Self::Map | Self::GrowingMap | Self::RecentMap | Self::LoadedMap | Self::ShortLogMap => {
+                let log_bytes = if self == Self::ShortLogMap { LOG_BYTES_SHORT } else { LOG_BYTES };
+                let first = if self == Self::GrowingMap { LOG_BYTES_FIRST } else { log_bytes };
                 let config = PoolConfig { log_bytes_first: Some(first), ..PoolConfig::default() };
                 let mut options = Map::options().config(config).medium(medium);
-                options = options.capacity(CAPACITY_BYTES).log_bytes(LOG_BYTES);
+                options = options.capacity(CAPACITY_BYTES).log_bytes(log_bytes);
                 if self == Self::RecentMap {
                     options = options.durability(Durability::Interval(UNSYNCED)).keeps_recent(true);
+                }
+                if self == Self::LoadedMap {
+                    let load = |map: &Map| {
+                        (0..LOADED).try_for_each(|n: u32| map.put(n.to_be_bytes(), [n as u8; 60]))
+                    };
+                    options.load(path, load).expect("a new map that is loaded");
                 }
                 Object::Map(Box::new(options.open(path).expect("a new map")))
             }
@@ -72,7 +88,7 @@ impl ObjectKind {
     /// Opens a pool for reading or writing.
     pub(super) fn open(self, path: &Path, read_only: bool) -> Result<Object, String> {
         match self {
-            Self::Map | Self::GrowingMap | Self::RecentMap => {
+            Self::Map | Self::GrowingMap | Self::RecentMap | Self::LoadedMap | Self::ShortLogMap => {
                 let map = if read_only { Map::options().read_only(true).open(path) } else { Map::open(path) };
                 map.map(|map| Object::Map(Box::new(map))).map_err(text)
             }
@@ -163,6 +179,14 @@ impl Object {
         match self {
             Self::Map(map) => map.checkpoint().map_err(text),
             Self::Pages(pool) => pool.checkpoint().map_err(text),
+        }
+    }
+
+    /// Gives free space back.
+    pub(super) fn compact(&self) -> Result<(), String> {
+        match self {
+            Self::Map(map) => map.compact().map(drop).map_err(text),
+            Self::Pages(_) => Ok(()),
         }
     }
 

@@ -97,8 +97,8 @@ fn write_sparse(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
 pub(super) fn unclosed_pools() -> &'static [UnclosedPool] {
     static POOLS: OnceLock<Vec<UnclosedPool>> = OnceLock::new();
     POOLS.get_or_init(|| {
-        use ObjectKind::{GrowingMap, Map, Pages, RecentMap};
-        use Step::{Checkpoint, Close, Fill, Killed, Long, Reopen, Spill};
+        use ObjectKind::{GrowingMap, LoadedMap, Map, Pages, RecentMap, ShortLogMap};
+        use Step::{Checkpoint, Close, Fill, Free, Killed, Long, Reopen, Spill};
         vec![
             make("file, no checkpoint", Map, false, &[Fill, Fill]),
             make("file, a checkpoint", Map, false, &[Fill, Checkpoint, Fill]),
@@ -108,6 +108,14 @@ pub(super) fn unclosed_pools() -> &'static [UnclosedPool] {
             make("file, a long value", Map, false, &[Fill, Checkpoint, Fill, Long, Fill]),
             make("file, a log that grew", GrowingMap, false, &[Fill, Fill, Fill]),
             make("file, closed", Map, false, &[Fill, Reopen, Fill, Close]),
+            make(
+                "file, space given back",
+                Map,
+                false,
+                &[Fill, Long, Checkpoint, Free, Fill, Checkpoint, Fill],
+            ),
+            make("file, loaded in bulk", LoadedMap, false, &[Fill, Checkpoint, Fill]),
+            make("file, a log that went round", ShortLogMap, false, &[[Fill, Checkpoint]; 5].concat()),
             make("file, recent writes", RecentMap, false, &[Fill]),
             make("file, recent writes after a checkpoint", RecentMap, false, &[Fill, Checkpoint, Fill]),
             make("file, pages", Pages, false, &[Fill, Checkpoint, Fill]),
@@ -138,6 +146,8 @@ enum Step {
     Fill,
     /// A put of a long value.
     Long,
+    /// Deletes the long value, and gives its space back.
+    Free,
     /// An atomic group of pages that is longer than half the log.
     Spill,
     Checkpoint,
@@ -161,12 +171,17 @@ fn make(name: &'static str, kind: ObjectKind, is_mapped: bool, plan: &[Step]) ->
     let path = scratch.path().join("0");
     let object = kind.create(&path, is_mapped);
     let mut older = vec![read_files(&path)];
-    let mut making = Making { object, path, states: vec![Records::new()], last_write: 0..0 };
+    let first = object.records().expect("the records of a sound pool");
+    let mut making = Making { object, path, states: vec![first], last_write: 0..0 };
     for (round, step) in plan.iter().enumerate() {
         match step {
             Step::Fill => making.fill(round),
             Step::Long => making.put(b"long", &vec![round as u8; LONG_BYTES]),
             Step::Spill => making.spill(round),
+            Step::Free => {
+                making.delete(b"long");
+                making.object.compact().expect("a compaction of a sound map");
+            }
             Step::Checkpoint => making.object.checkpoint().expect("a checkpoint of a sound pool"),
             Step::Reopen => {
                 making.object.close().expect("closing a sound pool");
