@@ -244,7 +244,8 @@ fn a_recovery_that_ends_early_leaves_no_file_of_recent_writes() {
     drop((closed, opening));
     assert!(is_alone());
     // One that comes to its end keeps recent writes.
-    let map = options.clone().nowait_within(std::time::Duration::ZERO).open(&path).unwrap();
+    let unsynced = Durability::Interval(std::time::Duration::from_secs(3600));
+    let map = options.clone().durability(unsynced).open(&path).unwrap();
     map.put_nowait("new", "value").unwrap();
     let killed = dir.path().join("killed");
     copy_files(&path, &killed).unwrap();
