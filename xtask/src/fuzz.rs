@@ -63,7 +63,7 @@ pub(crate) struct Args {
     /// With --planted: only without this check
     #[arg(long, requires = "planted", value_name = "CHECK")]
     without: Option<String>,
-    /// With --planted: blank one block in four, and leave out one check in four
+    /// With --planted: leave out one check in four, and do without the search with all checks, which is a test
     #[arg(long, requires = "planted")]
     sparse: bool,
     /// Write the committed seed corpus anew.
