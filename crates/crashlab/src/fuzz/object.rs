@@ -58,7 +58,14 @@ impl ObjectKind {
     pub(super) fn create(self, path: &Path, is_mapped: bool) -> Object {
         let medium = if is_mapped { Medium::Emulated(Latency::default()) } else { Medium::File };
         match self {
-            Self::Map | Self::GrowingMap | Self::RecentMap | Self::LoadedMap | Self::ShortLogMap => {
+            Self::Pages => {
+                let options = PoolOptions::new().medium(medium).capacity(CAPACITY_BYTES).log_bytes(LOG_BYTES);
+                let options = options.log_bytes_first(LOG_BYTES).background(false);
+                let pool = options.create(Create::New).open(path).expect("a new pool");
+                pool.region().grow(PAGE_COUNT * PAGE_BYTES as u64).expect("space for the pages");
+                Object::Pages(Box::new(pool))
+            }
+            _ => {
                 let log_bytes = if self == Self::ShortLogMap { LOG_BYTES_SHORT } else { LOG_BYTES };
                 let first = if self == Self::GrowingMap { LOG_BYTES_FIRST } else { log_bytes };
                 let config = PoolConfig { log_bytes_first: Some(first), ..PoolConfig::default() };
@@ -75,23 +82,12 @@ impl ObjectKind {
                 }
                 Object::Map(Box::new(options.open(path).expect("a new map")))
             }
-            Self::Pages => {
-                let options = PoolOptions::new().medium(medium).capacity(CAPACITY_BYTES).log_bytes(LOG_BYTES);
-                let options = options.log_bytes_first(LOG_BYTES).background(false);
-                let pool = options.create(Create::New).open(path).expect("a new pool");
-                pool.region().grow(PAGE_COUNT * PAGE_BYTES as u64).expect("space for the pages");
-                Object::Pages(Box::new(pool))
-            }
         }
     }
 
     /// Opens a pool for reading or writing.
     pub(super) fn open(self, path: &Path, read_only: bool) -> Result<Object, String> {
         match self {
-            Self::Map | Self::GrowingMap | Self::RecentMap | Self::LoadedMap | Self::ShortLogMap => {
-                let map = if read_only { Map::options().read_only(true).open(path) } else { Map::open(path) };
-                map.map(|map| Object::Map(Box::new(map))).map_err(text)
-            }
             Self::Pages => {
                 let pool = PoolOptions::new().read_only(read_only).open(path).map_err(text)?;
                 if !read_only {
@@ -99,6 +95,10 @@ impl ObjectKind {
                     pool.region().grow(PAGE_COUNT * PAGE_BYTES as u64).map_err(text)?;
                 }
                 Ok(Object::Pages(Box::new(pool)))
+            }
+            _ => {
+                let map = if read_only { Map::options().read_only(true).open(path) } else { Map::open(path) };
+                map.map(|map| Object::Map(Box::new(map))).map_err(text)
             }
         }
     }
