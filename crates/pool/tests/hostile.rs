@@ -451,7 +451,7 @@ fn forge_reference(group: &mut [u8], number: u64, seed: u32) {
 
 #[test]
 fn a_forged_log_of_nothing_but_long_units_is_refused_soon() {
-    for (same, what) in [(false, "the file is missing"), (true, "two groups name the same file")] {
+    for (same, what) in [(false, "the file is missing"), (true, "two groups name the same spill file")] {
         let dir = folder();
         let path = dir.path().join("p");
         with_forged_log(&path, |group, at, seed| forge_reference(group, if same { 7 } else { at }, seed));

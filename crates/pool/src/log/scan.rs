@@ -178,6 +178,12 @@ pub(crate) fn scan(
             None => {
                 if scan.recent.is_none() {
                     left = furthest(recent, &scan, reader.limit, sb)?;
+                    if left.is_none() && scan.end > whole.0.end {
+                        // The rest of an atomic group was torn: the next process began where that does.
+                        scan = whole.0.clone();
+                        spills.truncate(whole.1);
+                        left = furthest(recent, &scan, reader.limit, sb)?;
+                    }
                 }
                 match next_recent(&mut reader, left, nonce, &mut scan, sb)? {
                     Some(header) => header,
@@ -224,7 +230,7 @@ pub(crate) fn scan(
     let mut named: Vec<(u64, Lsn)> = spills.iter().map(|(at, reference)| (reference.number, *at)).collect();
     named.sort_unstable();
     if let Some(pair) = named.windows(2).find(|pair| pair[0].0 == pair[1].0) {
-        let what = "two groups name the same file of a long unit";
+        let what = "two groups name the same spill file";
         return Err(file.corrupt(layout.place(pair[1].1), what));
     }
     scan.spills = spills;
@@ -291,25 +297,30 @@ pub(crate) fn group_at(file: &PoolFile, sb: &Superblock, lsn: Lsn) -> Result<Opt
     Ok((group_crc(sb.seed(), &bytes) == header.crc).then_some(header))
 }
 
-/// The log of a pool that was closed: empty. "Not clean" is durable before the first group is written, so a group
-/// that follows the tail shows that the superblock is an older copy.
+/// The log of a pool that was closed: empty. "Not clean" is durable before the first group is written, so an atomic
+/// group that follows the tail shows that the superblock is an older copy. A part of one does not: a process that died
+/// while it wrote that left it, and the one that closed the pool wrote nothing.
 ///
 /// # Errors
 /// `Corrupt`, naming `superblock`, when there is one; `Io`.
 pub(crate) fn closed_log(file: &PoolFile, sb: &Superblock, superblock: PathBuf) -> Result<LogScan> {
-    let follows = |group: &GroupHeader| group.nonce == sb.nonce || group.flags & FLAG_FIRST != 0;
-    match group_at(file, sb, sb.tail)?.filter(follows).filter(|_| DamageCheck::ClosedLog.is_on()) {
-        None => Ok(LogScan::empty(sb)),
-        Some(group) => Err(Error::Corrupt {
-            path: superblock,
-            offset: 0,
-            what: format!(
-                "it records that the pool was closed, but the log has a younger group at position {}: this is an \
-                 older copy; restore the files of a pool together",
-                group.lsn
-            ),
-        }),
+    let (mut at, mut nonce) = (sb.tail, sb.nonce);
+    while at < sb.tail + sb.log_bytes && DamageCheck::ClosedLog.is_on() {
+        let follows = |group: &GroupHeader| group.nonce == nonce || group.flags & FLAG_FIRST != 0;
+        let Some(group) = group_at(file, sb, at)?.filter(follows) else { break };
+        if group.flags & FLAG_CONTINUES == 0 {
+            return Err(Error::Corrupt {
+                path: superblock,
+                offset: 0,
+                what: format!(
+                    "it records that the pool was closed, but the log has a younger group at position {at}: this is \
+                     an older copy; restore the files of a pool together"
+                ),
+            });
+        }
+        (at, nonce) = (at + group.total(), group.nonce);
     }
+    Ok(LogScan::empty(sb))
 }
 
 /// The whole group with a right checksum at the scan's end, if there is one.
@@ -507,7 +518,8 @@ fn witness(
         group.clear();
         group.resize(len, 0);
         // Beyond the end of an older superblock's log no group wraps around.
-        let first = len.min(sb.log_bytes.checked_sub(here).map_or(len, |left| left as usize));
+        let first = len
+            .min(sb.log_bytes.checked_sub(here).filter(|left| *left > 0).map_or(len, |left| left as usize));
         file.read_at(here, &mut group[..first])?;
         if first < len {
             file.read_at(0, &mut group[first..])?;

@@ -15,3 +15,4 @@ mod looks;
 mod mapped_pool;
 mod recent;
 mod space;
+mod torn_groups;
