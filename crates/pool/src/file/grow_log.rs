@@ -163,7 +163,10 @@ impl FileMedium {
         }
         // Before the superblock changes: see `SuperblockFile::set_dirty`.
         if !self.mark_dirty() {
-            return Err(self.failure());
+            // Writers sleep until there is space, and must wake.
+            let e = self.failure();
+            self.poison(e.clone());
+            return Err(e);
         }
         let Some(layout) = self.log.stop_to_grow(to) else { return Ok(false) };
         let mut superblock = self.superblock.lock();
@@ -238,6 +241,10 @@ impl FileMedium {
     /// is needed any more, wherever it stands.
     pub(super) fn shorten_log(&self, sb: &mut Superblock, bytes: u64) {
         if bytes < sb.log_bytes {
+            // What a crash has left of writes that were torn may lie behind the tail, anywhere in the ring. From here
+            // on it lies before it: otherwise it would look like groups of a log that has grown.
+            sb.tail += sb.log_bytes;
+            sb.target = sb.tail;
             (sb.log_bytes, sb.shift, sb.log_bytes_max) = (bytes, 0, self.log_growth.bytes_max);
             sb.group = None;
         }

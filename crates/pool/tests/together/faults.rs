@@ -297,6 +297,49 @@ fn a_failed_sync_is_never_tried_again() {
     assert_eq!(storage.seen(), seen, "nothing may be synced after a sync failed");
 }
 
+#[test]
+fn writers_that_wait_for_a_longer_log_are_told_when_the_superblock_cannot_change() {
+    let dir = folder();
+    let path = dir.path().join("p");
+    let storage = Faulty::new(Arc::new(OsStorage));
+    options(&storage).log_bytes(1 << 20).open(&path).unwrap().close().unwrap();
+    let pool = options(&storage).background(true).log_bytes(1 << 20).open(&path).unwrap();
+    storage.plant(Fault {
+        file: Some("pool".into()),
+        operations: vec![FaultyOperation::Write],
+        nth: 0,
+        kind: FaultKind::Errno(EIO),
+    });
+    let (tell, told) = std::sync::mpsc::channel();
+    let region = pool.region().clone();
+    let writer = std::thread::spawn(move || {
+        region.grow(512 << 10).unwrap();
+        region.flush(0, 512 << 10);
+        tell.send(region.drain().is_err()).unwrap();
+    });
+    let is_told = told.recv_timeout(std::time::Duration::from_secs(60));
+    assert_eq!(is_told, Ok(true), "it waits for ever");
+    writer.join().unwrap();
+}
+
+/// Its process may have died before the sync of "not clean".
+#[test]
+fn a_mapped_pool_that_was_not_closed_makes_that_durable_again() {
+    let dir = folder();
+    let path = dir.path().join("p");
+    let storage = Faulty::new(Arc::new(OsStorage));
+    let options = options(&storage).medium(Medium::Emulated(Latency::new(0, 0)));
+    drop(options.open(&path).unwrap());
+    storage.plant(Fault {
+        file: Some("pool".into()),
+        operations: vec![FaultyOperation::Sync],
+        nth: u64::MAX,
+        kind: FaultKind::Errno(EIO),
+    });
+    drop(options.open(&path).unwrap());
+    assert!(storage.seen() > 0);
+}
+
 /// The "clean" that an opener finds may be in the operating system's cache only: its process died before the sync.
 #[test]
 fn closing_a_pool_that_nobody_wrote_makes_it_durable_that_it_is_clean() {
@@ -444,6 +487,35 @@ fn a_long_unit_that_finds_no_descriptor_is_refused_and_nothing_else() {
     drop(pool);
     let pool = options(&storage).open(&path).unwrap();
     assert!(read(pool.region(), 0, LONG.len as usize).iter().all(|&byte| byte == 1));
+}
+
+/// The next spill file would sync the directory again.
+#[test]
+fn a_full_disk_refuses_a_long_unit_and_poisons_when_the_sync_of_the_directory_failed() {
+    const LONG: ByteRange = ByteRange { offset: 0, len: 10 << 10 };
+    let dir = folder();
+    let path = dir.path().join("p");
+    let storage = Faulty::new(Arc::new(OsStorage));
+    let pool = options(&storage).log_bytes(16 << 10).open(&path).unwrap();
+    let region = pool.region();
+    region.grow(LONG.len).unwrap();
+    region.write(0, &[1; LONG.len as usize]);
+    let full = |file: Option<&str>, operation| {
+        let (file, kind) = (file.map(str::to_owned), FaultKind::Errno(ENOSPC));
+        storage.plant(Fault { file, operations: vec![operation], nth: 0, kind });
+        let error = region.flush_unit(&[LONG]).unwrap_err();
+        assert!(matches!(error, Error::NoSpace { .. }) && storage.struck(), "{error}");
+    };
+    for operation in [FaultyOperation::Write, FaultyOperation::Sync] {
+        full(None, operation);
+        assert!(region.medium().poisoned().is_none());
+        region.flush_unit(&[LONG]).unwrap();
+        region.drain().unwrap();
+        pool.checkpoint().unwrap();
+    }
+    full(Some("p"), FaultyOperation::Sync);
+    assert!(region.medium().poisoned().is_some());
+    assert!(region.flush_unit(&[LONG]).is_err());
 }
 
 #[test]
