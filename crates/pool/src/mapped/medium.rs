@@ -107,6 +107,9 @@ impl MappedRegion {
         let segments = (memory.len() as u64).div_ceil(SEGMENT_BYTES) as usize;
         let dirty = Reservation::anonymous(segments)
             .map_err(|e| Error::Unsupported { what: format!("cannot reserve {segments} bytes: {e}") })?;
+        // The process before may have died before its sync of "not clean", and this one relies on it. The copy that was
+        // read must also be durable before the other is overwritten.
+        files.superblock.rewrite(here())?;
         let sb = files.superblock.current();
         if grown > sb.image_bytes && !files.is_device {
             // A growth that was not finished, or a pool of version 2.
