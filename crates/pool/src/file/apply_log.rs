@@ -94,10 +94,13 @@ impl LogParts<'_> {
         each(LogPiece::Groups(log_bytes(self.ring, self.layout, from..part.end)))
     }
 
-    /// The pages at `from` and behind in which records of `part` lie, in order.
+    /// The pages at `from` and behind in which records of `part` have bytes, in order.
     pub(super) fn pages_beyond(&self, from: u64, part: std::ops::Range<Lsn>) -> Result<Vec<u64>> {
         let (first, mut pages) = (from / PAGE_BYTES as u64, Vec::new());
         self.visit(part, &mut |record: LogRecord<'_>, _| {
+            if record.zeros > 0 {
+                return;
+            }
             let begin = first.max(record.offset / PAGE_BYTES as u64);
             // Most records lie behind the one before, in its page.
             let begin = begin + u64::from(pages.last() == Some(&begin));
@@ -114,7 +117,10 @@ impl LogParts<'_> {
             if record.zeros > 0 {
                 let (start, end) = (record.offset, record.range().end);
                 let page = PAGE_BYTES as u64;
-                released.add(start.next_multiple_of(page)..end / page * page, group);
+                let whole = start.next_multiple_of(page)..end / page * page;
+                if !whole.is_empty() {
+                    released.add(whole, group);
+                }
             } else {
                 released.forget(record.range());
             }
