@@ -35,7 +35,7 @@ use std::sync::Arc;
 
 /// Pages changed between two syncs of the page checksums: bounds the memory that a checkpoint takes.
 const BATCH_PAGES_MAX: usize = 4096;
-/// A work list of more items is given back at once: 8 bytes each.
+/// A work list with space for more items, of 8 bytes each, is freed at once.
 const KEPT_ITEMS_MAX: usize = 4 << 20;
 /// So many records before it is applied, a record is asked to come near.
 const RECORDS_AHEAD: usize = 8;
@@ -260,7 +260,7 @@ impl Checkpointer {
             let pages = &buffer[run.start * PAGE_BYTES..run.end * PAGE_BYTES];
             let offset = changes[run.start].page * PAGE_BYTES as u64;
             if changes[run.start].is_zero {
-                self.write_nothing(&changes[run.clone()], target)?;
+                self.write_nothing(&changes[run.clone()], target, again)?;
                 continue;
             }
             self.files.image.write_at(offset, pages, here())?;
@@ -297,7 +297,7 @@ impl Checkpointer {
     /// Makes holes of consecutive pages that a record before `target` gave back. Writes zeros to those that the owner
     /// may have asked for again, and where no hole can be made; but not to pages that are zeros: such a page may be a
     /// hole for which the owner has not asked for space.
-    fn write_nothing(&mut self, run: &[ChangedPage], target: Lsn) -> Result<()> {
+    fn write_nothing(&mut self, run: &[ChangedPage], target: Lsn, again: bool) -> Result<()> {
         let (image, written) = (&self.files.image, &mut self.bytes_written);
         let page_bytes = PAGE_BYTES as u64;
         let first = run[0].page;
@@ -308,14 +308,15 @@ impl Checkpointer {
             }
             let pages = &run[(piece.start / page_bytes - first) as usize..]
                 [..(piece.end - piece.start) as usize / PAGE_BYTES];
-            for part in
-                pages.chunk_by(|one, next| one.was_zero == next.was_zero).filter(|part| !part[0].was_zero)
-            {
+            // Repeated, also to those: the zeros may be in the operating system's cache only, after a sync that failed.
+            let all = pages.chunk_by(|one, next| one.was_zero == next.was_zero);
+            for part in all.filter(|part| again || !part[0].was_zero) {
                 let (start, len) = (part[0].page * page_bytes, part.len() as u64 * page_bytes);
-                // A hole that was refused may have been made in part. Nowhere else is the file system asked: a page
-                // that it takes for a hole by mistake would keep its bytes.
+                // A hole that was refused may have been made in part, and a page of zeros may be one. Nowhere else is
+                // the file system asked: a page that it takes for a hole by mistake would keep its bytes.
                 let whole = vec![ByteRange { offset: start, len }];
-                let with_bytes = if is_released { image.data_ranges(start, start + len)? } else { whole };
+                let may_be_hole = is_released || part[0].was_zero;
+                let with_bytes = if may_be_hole { image.data_ranges(start, start + len)? } else { whole };
                 for data in with_bytes {
                     *written += data.len;
                     image.write_zeros(data.offset, data.len, here())?;

@@ -24,14 +24,13 @@ use crate::file::released::Released;
 use crate::format::page_sums::PAGE_BYTES;
 use crate::log::group_commit::GroupWriter;
 use crate::log::ring::{AppendError, Log};
-use crate::log::spill;
-use crate::log::spill::PendingSpill;
+use crate::log::spill::{self, NotWritten, PendingSpill};
 use crate::pool_files::{DataFiles, SuperblockFile};
 use crate::stat::{MediumKind, PoolStat};
 use crate::storage::traits::{Storage, here};
 use crate::sync::{Mutex, nanoseconds};
 use crate::{ByteRange, Capabilities, Error, Lsn, MediumOps, PoolOptions, Region, Result, Site};
-use mangrove_sys::{EventCount, ProcessMark, Reservation, without_signals};
+use mangrove_sys::{EventCount, ProcessMark, Reservation, set_cancelable, without_signals};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Arc, OnceLock};
@@ -205,7 +204,7 @@ impl FileMedium {
         }
     }
 
-    /// Starts the threads that `background` asks for; they end after `shut_down`.
+    /// Starts the threads that `background` asks for; they end after `stop_threads`.
     pub(crate) fn start(self: &Arc<Self>, threads: &mut Vec<std::thread::JoinHandle<()>>) -> Result<()> {
         if !self.background {
             return Ok(());
@@ -241,7 +240,7 @@ impl FileMedium {
         let mut keeps_memory = false;
         loop {
             let ticket = self.work.ticket();
-            // Acquire pairs with the Release in `shut_down`.
+            // Acquire pairs with the Release in `stop_threads`.
             if self.stop.load(Ordering::Acquire) {
                 return;
             }
@@ -538,11 +537,9 @@ impl FileMedium {
         self.wait_for_spills()?;
         // SAFETY: the caller guarantees the ranges.
         let written = unsafe { spill::write(&*self.storage, &self.directory, self.log.seed(), base, ranges) };
-        let (reference, file) = written.map_err(|e| {
-            // No write and no sync has failed: the call fails as on a full medium, and the pool is not poisoned.
-            let is_refused = e.is_no_space() || e.is_no_descriptor();
-            let error = e.doing_with_space("write", ranges.iter().map(|r| r.len).sum());
-            if !is_refused {
+        let (reference, file) = written.map_err(|NotWritten { error, poisons }| {
+            let error = error.doing_with_space("write", ranges.iter().map(|r| r.len).sum());
+            if poisons {
                 self.poison(error.clone());
             }
             error
@@ -638,6 +635,8 @@ impl GroupWriter for FileMedium {
     }
 
     fn write(&self, from: u64, to: u64, durable: u64) -> bool {
+        // No unwinding may leave it, and a get that waits may lead: pthread_cancel waits, too.
+        let was_cancelable = set_cancelable(false);
         let written = self.wait_finished().is_ok()
             && self.mark_dirty()
             && match self.write_groups(from, to, durable) {
@@ -651,6 +650,7 @@ impl GroupWriter for FileMedium {
             self.log.commit.fail();
             self.space.notify_all();
         }
+        set_cancelable(was_cancelable);
         written
     }
 }

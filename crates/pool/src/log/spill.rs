@@ -149,6 +149,14 @@ fn merged(ranges: &[ByteRange]) -> Vec<ByteRange> {
 /// A reference, and the open file that it names.
 type Written = (SpillReference, PoolFile);
 
+/// Why there is no spill file.
+pub(crate) struct NotWritten {
+    pub(crate) error: FileError,
+    /// False where only space or a descriptor was missing. The file is gone then, and no later call depends on what
+    /// failed.
+    pub(crate) poisons: bool,
+}
+
 /// Writes the bytes of `ranges` of the region at `base` to a spill file in `directory`; durable on return. An error
 /// leaves no file that could be taken for a part of the pool.
 ///
@@ -160,7 +168,7 @@ pub(crate) unsafe fn write(
     seed: u32,
     base: *const u8,
     ranges: &[ByteRange],
-) -> std::result::Result<Written, FileError> {
+) -> std::result::Result<Written, NotWritten> {
     let ranges = merged(ranges);
     let image_end = ranges.last().map_or(0, |r| r.offset + r.len);
     let mut reference = SpillReference { number: storage.random(), bytes: 0, image_end };
@@ -191,11 +199,14 @@ pub(crate) unsafe fn write(
         }
         writer.end_group()?;
         file.sync(here())?;
-        storage.sync_dir(directory, here())?;
         let bytes = writer.at;
         Ok((bytes, file))
     };
-    match run() {
+    let written = run();
+    // The next spill file would sync the directory again, and a failed sync is never retried.
+    let named = if written.is_ok() { storage.sync_dir(directory, here()) } else { Ok(()) };
+    let is_named = named.is_ok();
+    match named.and(written) {
         Ok((bytes, file)) => {
             reference.bytes = bytes;
             Ok((reference, PoolFile::new(file, path)))
@@ -203,7 +214,9 @@ pub(crate) unsafe fn write(
         Err(e) => {
             // No group names the file, and its space is needed.
             let _ = storage.remove(&path, here());
-            Err(FileError::new(path, e))
+            let error = FileError::new(path, e);
+            let poisons = !(error.is_no_descriptor() || (error.is_no_space() && is_named));
+            Err(NotWritten { error, poisons })
         }
     }
 }
@@ -263,7 +276,7 @@ impl SpillReader {
             whole = next;
         }
         if whole == 0 {
-            let what = "the records of a long unit do not match their checksum, or are missing";
+            let what = "the records of a spill file do not match their checksum, or are missing";
             return Err(self.file.corrupt(self.at, what));
         }
         chunk.truncate(whole);

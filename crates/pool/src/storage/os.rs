@@ -7,6 +7,7 @@ use crate::storage::traits::{FileMap, LockKind, OpenHow, PathKind, SECTOR_BYTES,
 use crate::storage::wide_sectors::WideSectors;
 use mangrove_sys::file::NameKind;
 use mangrove_sys::{KeptFromChildren, ProcessMark, file, open_above_standard};
+use parking_lot::Mutex;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -39,6 +40,8 @@ struct OsFile {
     wide: OnceLock<WideSectors>,
     /// The process that locked it.
     locked: OnceLock<ProcessMark>,
+    /// Why a sync has failed, by its error number; held while one runs.
+    sync_failed: Mutex<Option<i32>>,
 }
 
 impl Storage for OsStorage {
@@ -191,6 +194,7 @@ impl OsFile {
             file: Arc::new(file),
             direct: OnceLock::new(),
             past_cache: OnceLock::new(),
+            sync_failed: Mutex::new(None),
             wide: OnceLock::new(),
             locked: OnceLock::new(),
         })
@@ -198,6 +202,39 @@ impl OsFile {
 
     fn direct(&self) -> Option<&File> {
         self.direct.get_or_init(|| file::open_direct_durable(&self.file).ok()).as_ref()
+    }
+
+    fn write_and_sync(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        debug_assert!(offset.is_multiple_of(SECTOR_BYTES as u64) && bytes.len().is_multiple_of(SECTOR_BYTES));
+        if let Some(direct) = self.direct() {
+            if self.wide.get().is_none() {
+                match direct.write_all_at(bytes, offset) {
+                    // A disk with larger sectors, or a file system that accepts the flag but not the write: nothing
+                    // has been written.
+                    Err(e) if e.kind() == io::ErrorKind::InvalidInput => {}
+                    other => return other,
+                }
+            }
+            match self.wide.get_or_init(WideSectors::default).write(&self.file, direct, offset, bytes) {
+                Ok(true) => return Ok(()),
+                Ok(false) => {}
+                Err(e) if e.kind() == io::ErrorKind::InvalidInput => {}
+                Err(e) => return Err(e),
+            }
+        }
+        // As durable.
+        self.file.write_all_at(bytes, offset)?;
+        self.sync_data()
+    }
+
+    /// Threads sync one after the other, and after a failure no sync succeeds: the system reports a failed write to one
+    /// of the syncs that wait for it, and the others may return as if their bytes were durable.
+    fn sync_data(&self) -> io::Result<()> {
+        let mut failed = self.sync_failed.lock();
+        if let Some(code) = *failed {
+            return Err(io::Error::from_raw_os_error(code));
+        }
+        file::sync_data(&self.file).inspect_err(|e| *failed = Some(e.raw_os_error().unwrap_or(libc::EIO)))
     }
 }
 
@@ -262,30 +299,11 @@ impl StorageFile for OsFile {
     }
 
     fn write_durable(&self, offset: u64, bytes: &[u8], _site: Site) -> io::Result<()> {
-        debug_assert!(offset.is_multiple_of(SECTOR_BYTES as u64) && bytes.len().is_multiple_of(SECTOR_BYTES));
-        if let Some(direct) = self.direct() {
-            if self.wide.get().is_none() {
-                match direct.write_all_at(bytes, offset) {
-                    // A disk with larger sectors, or a file system that accepts the flag but not the write: nothing
-                    // has been written.
-                    Err(e) if e.kind() == io::ErrorKind::InvalidInput => {}
-                    other => return other,
-                }
-            }
-            match self.wide.get_or_init(WideSectors::default).write(&self.file, direct, offset, bytes) {
-                Ok(true) => return Ok(()),
-                Ok(false) => {}
-                Err(e) if e.kind() == io::ErrorKind::InvalidInput => {}
-                Err(e) => return Err(e),
-            }
-        }
-        // As durable.
-        self.file.write_all_at(bytes, offset)?;
-        file::sync_data(&self.file)
+        mangrove_sys::without_size_signal(|| self.write_and_sync(offset, bytes))
     }
 
     fn sync(&self, _site: Site) -> io::Result<()> {
-        file::sync_data(&self.file)
+        self.sync_data()
     }
 
     fn allocate(&self, offset: u64, len: u64, _site: Site) -> io::Result<()> {
