@@ -140,7 +140,7 @@ fn check_image(
     };
     let size = files.image.size()?;
     if size < sb.image_bytes {
-        let what = format!("the image ends here, but had {} bytes", sb.image_bytes);
+        let what = format!("the data file ends here, but had {} bytes", sb.image_bytes);
         report.damage.push(Damage { path: files.image.path().to_owned(), offset: size, what });
     }
     let size = size.min(sb.capacity);

@@ -247,8 +247,7 @@ impl PoolFile {
         self.file.fd()
     }
 
-    /// The file as memory. `None` where it is written to instead: by a storage, or in a process, that has no such
-    /// memory.
+    /// The file as memory. `None` where it cannot be mapped, also after an error: the caller then writes to the file.
     pub(crate) fn map(&self) -> Option<Box<dyn FileMap>> {
         self.file.map().unwrap_or_default()
     }
@@ -300,11 +299,11 @@ impl DataFiles {
     pub(crate) fn image_size(&self, sb: &Superblock) -> Result<u64> {
         let size = self.image.size()?;
         if size < sb.image_bytes && DamageCheck::ImageLength.is_on() {
-            let what = format!("the image ends here, but had {} bytes", sb.image_bytes);
+            let what = format!("the data file ends here, but had {} bytes", sb.image_bytes);
             return Err(self.image.corrupt(size, what));
         }
         if size > sb.capacity {
-            let what = format!("the image has {size} bytes, but the capacity is {}", sb.capacity);
+            let what = format!("the data file has {size} bytes, but the capacity is {}", sb.capacity);
             return Err(self.image.corrupt(sb.capacity, what));
         }
         // After a crash the length may end inside a page: nothing was written beyond the last whole page.
@@ -349,12 +348,12 @@ impl DataFiles {
         let size = self.sums.size()?;
         let most = PageChecksums::file_bytes(addresses / PAGE_BYTES as u64);
         if size > most {
-            let what = format!("the file of page sums has {size} bytes, but {most} are the most");
+            let what = format!("the file of page checksums has {size} bytes, but {most} are the most");
             return Err(self.sums.corrupt(most, what));
         }
         let needed = PageChecksums::file_bytes(sb.image_bytes / PAGE_BYTES as u64);
         if size < needed {
-            let what = format!("the file of page sums ends here, but had {needed} bytes");
+            let what = format!("the file of page checksums ends here, but had {needed} bytes");
             return Err(self.sums.corrupt(size, what));
         }
         let bytes = checksums.bytes_mut(0..(size - size % CHECKSUM_BYTES as u64) as usize);
@@ -433,16 +432,19 @@ impl LockedPool {
             }
             tries > 0
         };
-        let held = match storage.open(directory, OpenHow::Read, here()) {
-            Ok(held) => Some(Arc::from(held)),
+        let mut held = match storage.open(directory, OpenHow::Read, here()) {
+            Ok(held) => Some(Arc::<dyn StorageFile>::from(held)),
             // It may be searched but not read, or lies on a simulated disk.
             Err(e) if matches!(e.kind(), ErrorKind::PermissionDenied | ErrorKind::IsADirectory) => None,
             Err(e) => return Err(Error::from_io(directory.to_owned(), doing, &e)),
         };
-        // An error: this file system does not lock directories.
-        while held.as_ref().is_some_and(|held: &Arc<dyn StorageFile>| matches!(held.lock(kind), Ok(false))) {
-            if !try_again() {
-                return Ok(None);
+        while let Some(lock) = held.as_ref().map(|held| held.lock(kind)) {
+            match lock {
+                Ok(true) => break,
+                Ok(false) if try_again() => {}
+                Ok(false) => return Ok(None),
+                // This file system does not lock directories.
+                Err(_) => held = None,
             }
         }
         loop {

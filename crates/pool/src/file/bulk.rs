@@ -65,7 +65,7 @@ pub(crate) struct BulkMedium {
     superblock: Mutex<SuperblockFile>,
     files: Arc<DataFiles>,
     memory_bytes_max: Option<u64>,
-    /// A thread writes pages in the background; otherwise a call of `page_out` does.
+    /// Two threads write pages in the background; otherwise a call of `page_out` does.
     background: bool,
     durability: Durability,
     /// Usable bytes; changed under `growing`.
@@ -333,7 +333,7 @@ impl BulkMedium {
     /// flush meanwhile.
     ///
     /// # Errors
-    /// `Io`, `NoSpace`: there is no pool. As before, after an error.
+    /// `Io`, `NoSpace`: there is no pool. After an earlier error: that one.
     pub(crate) fn finish(&self) -> Result<()> {
         if !self.is_ours() {
             return Err(self.failure());

@@ -28,8 +28,8 @@ const SLOTS: usize = WRITES_MAX as usize + 1;
 /// Bounds on how long a timed waiter waits for the rest of its group, in nanoseconds. Between them it waits for the
 /// time of two writes (one may be under way when it begins).
 const LINGER_NS: (u64, u64) = (20_000, 5_000_000);
-/// After a timed wait in vain, the next groups do not wait: 1 group, 3 after the second wait in vain in a row, then
-/// 7, and so on, up to this many doublings.
+/// After the second timed wait in vain in a row the next 2 groups do not wait, after the third the next 6, then 14, and
+/// so on, up to this many waits in vain.
 const LINGER_MISSES_MAX: u32 = 6;
 /// From so many clients for each processor on, they crowd it.
 const CLIENTS_PER_PROCESSOR: u32 = 6;

@@ -49,7 +49,7 @@ struct OpenGroup {
     group_start: Lsn,
     /// End of the last record, or `group_start` when the open group is empty.
     pos: Lsn,
-    /// Records appended and bytes in them; counted here because the lock is held anyway.
+    /// Appends (an atomic group counts once) and bytes in them; counted here because the lock is held anyway.
     flushes: u64,
     flushed_bytes: u64,
     /// With a file of recent writes: groups that have been closed and not copied there.
@@ -512,7 +512,7 @@ impl Log {
         }
     }
 
-    /// Records appended since the pool was opened, and the bytes in them.
+    /// Appends since the pool was opened (an atomic group counts once), and the bytes in them.
     pub(crate) fn flushed(&self) -> (u64, u64) {
         let open = self.open.lock();
         (open.flushes, open.flushed_bytes)
@@ -692,7 +692,7 @@ impl Log {
         Ok(())
     }
 
-    /// Waits for `lsn`; leads a write if no other thread does.
+    /// Waits for `lsn`; leads a write when fewer are under way than may be.
     pub(crate) fn wait(&self, lsn: Lsn, writer: &impl GroupWriter) -> Result<(), Failed> {
         // A position beyond the end (of another pool, for example) would never become durable.
         self.commit.wait(lsn.min(self.appended()), writer)
