@@ -105,6 +105,13 @@ impl Hart {
         Self::assemble(region, geometry, 0, options, AsymmetricBarrier::detect())
     }
 
+    /// True when the creation of a map in the region was interrupted before its end: the checksum of the root line is
+    /// stored last.
+    #[must_use]
+    pub fn is_unfinished(region: &Region) -> bool {
+        Self::is_blank(region) || region.word(ROOT_CRC).load(Ordering::Relaxed) == 0
+    }
+
     /// True when the region holds no map and never did: the creation of a map may have been interrupted.
     #[must_use]
     pub fn is_blank(region: &Region) -> bool {

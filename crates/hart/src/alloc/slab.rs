@@ -6,7 +6,7 @@
 //! 1. Every slot is exactly one of these: live, in the cache of one lane, set in its chunk's free mask, or set aside by
 //!    compaction (`evacuate.rs`).
 //! 2. A chunk is listed in its segment's summary if its mask is not zero; the thread that makes a mask nonzero lists
-//!    the chunk. Only `refill` empties masks, under the class lock, and only those of listed chunks.
+//!    the chunk. Only `refill`, of listed chunks, and compaction's `set_free_aside` empty masks, under the class lock.
 //! 3. A segment is recycled under its class lock when all its chunks are entirely free and listed. Then no slot is
 //!    cached, live or set aside, and no thread is between freeing a slot of it and listing the chunk.
 //! 4. Each class keeps one empty segment, so that an insert and a delete at the boundary do not allocate and recycle

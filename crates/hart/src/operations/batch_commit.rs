@@ -140,8 +140,11 @@ impl Hart {
         let pending = self.read_gate.begin_write();
         let lsn = {
             let exclusive = self.writer_gate.close();
-            if let Some(key) = self.first_mismatch(batch.expected())? {
+            let mismatch = self.first_mismatch(batch.expected());
+            if !matches!(mismatch, Ok(None)) {
                 prepared.iter().for_each(|value| self.free_value(&exclusive.lane(), *value));
+            }
+            if let Some(key) = mismatch? {
                 drop((exclusive, pending));
                 return Err(self.mismatch(key));
             }

@@ -4,9 +4,9 @@
 //! place or at its new one. A leaf that moves is written to a new slot, whose bit the batch sets while it clears the
 //! old one's. A value that moves is written to a new block, and its leaf's words change as for an update.
 //!
-//! The gate is closed for a batch at a time, so writers wait for tens of records, not for all. Where the medium or the
-//! region has no space left for a record, compaction ends, also for a record that a writer writes; it needs no space of
-//! its own, since it moves records only into slots that are free already.
+//! The gate is closed for a batch at a time, so writers wait for a bounded number of records, not for all. Where the
+//! medium or the region has no space left for a record, compaction ends, also for a record that a writer writes; it
+//! needs no space of its own, since it moves records only into slots that are free already.
 //!
 //! No thread waits until a move is durable: a reader's record is as durable as it was before, and the compaction waits
 //! once, at its end.

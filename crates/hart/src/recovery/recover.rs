@@ -5,11 +5,11 @@
 //! two bytes. What no live leaf needs is free: a value block is live exactly if it is marked, so there are no durable
 //! bits of values, no micro-logs and no leaks (gaps 1 to 4, 11, 15).
 //!
-//! Recovery writes nothing to the medium but the effects of a committed batch, which are idempotent; so a crash
-//! during recovery equals a crash before it. (A map of an older version is upgraded: `recovery/upgrade.rs`. A
-//! region that has become larger gets a larger directory: `recovery/move_directory.rs`.) Recovery corrects a torn
-//! update in memory only, because both readings of the line mean the same. But of two leaves of one key, between which
-//! a crash stopped an update, it frees the older one: that one would come back if the key were deleted later.
+//! Recovery writes to the medium the effects of a committed batch, and a free slot's meta word over the older of two
+//! leaves of one key, between which a crash stopped an update: that leaf would come back if the key were deleted later.
+//! Both are idempotent, so a crash during recovery equals a crash before it. (A map of an older version is upgraded:
+//! `recovery/upgrade.rs`. A region that has become larger gets a larger directory: `recovery/move_directory.rs`.)
+//! Recovery corrects a torn update of a value's word in memory only, because both readings of the line mean the same.
 
 use crate::alloc::{WithoutSpace, provide_again};
 use crate::concurrency::writer_gate::LANE_COUNT;
@@ -434,7 +434,7 @@ impl<'a> Sweep<'a> {
                         let (group, pending) = pending(key, space.leaf(offset, key.len(), found));
                         harvest.groups[group].push(pending);
                     }
-                    // The slot of a salvaged leaf stays out of use: its bit is set.
+                    // The slot of a damaged leaf, which a salvage leaves out, stays out of use: its bit is set.
                     Err(found) => self.report(found)?,
                 }
             }

@@ -222,7 +222,8 @@ impl SnapshotRegistry {
         self.has_garbage.load(Ordering::Relaxed)
     }
 
-    /// Frees some of the garbage, in one thread at a time. The caller holds no lock.
+    /// Frees some of the garbage: a part of one snapshot's pre-images, which no other thread sweeps meanwhile. The
+    /// caller holds no lock.
     #[cold]
     pub(crate) fn sweep(&self) {
         let images = {
@@ -257,7 +258,8 @@ impl SnapshotRegistry {
     pub(crate) fn save(&self, key: &[u8], state: impl FnOnce(u64) -> Option<Option<Vec<u8>>>) {
         let list = self.list.read();
         let Some(newest) = list.last() else { return };
-        if newest.expired.load(Ordering::Relaxed) {
+        // Acquire: whoever sees the change that is not saved here sees the older snapshots expired, too.
+        if newest.expired.load(Ordering::Acquire) {
             return;
         }
         let mut overlay = newest.state.lock();
@@ -281,12 +283,12 @@ impl SnapshotRegistry {
                 saved.pre_images.insert(key.to_vec(), value);
             }
             None => {
-                // Under the lock: who leaves or would share this snapshot now must see it.
-                newest.expired.store(true, Ordering::SeqCst);
+                // The newest last: from then on other writers save nothing, and the older ones rely on what it has. It
+                // expires under its lock: a thread that leaves it or would share it must see that. The publication
+                // of the change releases these stores; partner is the Acquire in `is_blank`.
+                list.iter().for_each(|overlay| overlay.expired.store(true, Ordering::SeqCst));
                 drop(overlay);
                 for overlay in list.iter() {
-                    // The publication of the change releases this store; partner is the Acquire in `is_blank`.
-                    overlay.expired.store(true, Ordering::SeqCst);
                     let saved = std::mem::take(&mut overlay.state.lock().saved);
                     self.bytes.fetch_sub(saved.bytes, Ordering::Relaxed);
                     self.discard(saved.pre_images);
@@ -398,6 +400,7 @@ mod tests {
     use crate::index::Direction;
     use std::collections::VecDeque;
     use std::ops::Bound;
+    use std::sync::atomic::Ordering;
     use std::time;
 
     fn key(number: u32) -> [u8; 4] {
@@ -543,6 +546,23 @@ mod tests {
             assert_eq!(reached.as_ref(), last);
         }
         held.iter().for_each(|snapshot| registry.end(snapshot));
+    }
+
+    #[test]
+    fn all_snapshots_expire_before_other_writers_save_nothing() {
+        let registry = SnapshotRegistry::new(1000);
+        let snapshots = [(); 3].map(|()| registry.begin(Instant::default()));
+        std::thread::scope(|scope| {
+            // As a reader does: so the writer cannot take the oldest one's pre-images.
+            let read = snapshots[0].state.lock();
+            scope.spawn(|| registry.save(&key(0), |_| None));
+            while !snapshots[2].expired.load(Ordering::SeqCst) {
+                std::thread::yield_now();
+            }
+            assert!(snapshots.iter().all(|snapshot| snapshot.expired.load(Ordering::SeqCst)));
+            drop(read);
+        });
+        snapshots.iter().for_each(|snapshot| registry.end(snapshot));
     }
 
     #[test]

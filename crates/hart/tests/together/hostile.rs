@@ -100,6 +100,25 @@ fn one_flipped_bit_is_found_or_harmless() {
 }
 
 #[test]
+fn a_batch_that_expects_a_damaged_record_keeps_no_space() {
+    let (region, _) = Counting::region(BYTES, false);
+    let hart = Hart::create(region.clone(), &options(false)).unwrap();
+    hart.put(b"key", &[7; 700], WriteMode::Durable).unwrap();
+    let sevens = u64::from_le_bytes([7; 8]);
+    let at = (0..BYTES as u64).step_by(8).find(|at| region.word(*at).load(Ordering::Relaxed) == sevens);
+    region.store(at.expect("the value lies in the region"), !sevens, Ordering::Relaxed);
+    let mut batch = Batch::new();
+    batch.expect("key", Some(&[7; 700])).put("other", [1; 1000]);
+    let damage = hart.check().unwrap().damage.len();
+    // More bytes than the region has.
+    for _ in 0..2 * BYTES / 1000 {
+        let error = hart.write(batch.clone(), WriteMode::Durable).unwrap_err();
+        assert!(matches!(error, Error::Corrupt { .. }), "{error}");
+    }
+    assert_eq!(hart.check().unwrap().damage.len(), damage);
+}
+
+#[test]
 fn noise_never_panics() {
     let (_, words) = specimen();
     let mut random = Random(23);
