@@ -239,7 +239,7 @@ pub(crate) fn guard(body: impl FnOnce() -> Answer) -> mangrove_status {
     answer_of(stop_panics_and_cancellation(body))
 }
 
-/// As [`guard`], of a call that only reads memory, and so meets no cancellation.
+/// As [`guard`], of a call that reads memory, and waits for nothing but the medium, which makes pthread_cancel wait.
 #[inline]
 pub(crate) fn guard_look_up(body: impl FnOnce() -> Answer) -> mangrove_status {
     answer_of(stop_panics(body))

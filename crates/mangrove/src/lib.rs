@@ -2,8 +2,8 @@
 //!
 //! A [`Map`] is an ordered map from byte strings to byte strings. Programs read and write a working
 //! copy in DRAM; a *pool* on a disk or on persistent memory keeps what survives. In the default
-//! durability a call that returned `Ok` is *acknowledged*: SIGKILL, a kernel panic or a power cut
-//! a nanosecond later does not lose it.
+//! durability a call that returned `Ok`, and whose name does not end in `nowait`, is *acknowledged*:
+//! SIGKILL, a kernel panic or a power cut a nanosecond later does not lose it.
 //!
 //! ```
 //! # fn main() -> mangrove::Result<()> {

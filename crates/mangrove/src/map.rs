@@ -267,8 +267,9 @@ impl Map {
     /// Sets `key` to `value`. `Ok` acknowledges the write.
     ///
     /// # Errors
-    /// [`Error::KeyTooLong`], [`Error::ValueTooLong`], [`Error::ReadOnly`] and [`Error::NoSpace`]: nothing changed.
-    /// [`Error::Poisoned`] and [`Error::Io`]: not acknowledged; whether the write survives a restart is open.
+    /// [`Error::KeyTooLong`], [`Error::ValueTooLong`], [`Error::ReadOnly`], [`Error::NoSpace`], [`Error::Full`],
+    /// [`Error::FileLimit`] and [`Error::MemoryLimit`]: nothing changed. [`Error::Poisoned`] and [`Error::Io`]: not
+    /// acknowledged; whether the write survives a restart is open.
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         self.engine()?.hart.put(key.as_ref(), value.as_ref(), WriteMode::Durable).map_err(|e| self.failed(e))
     }
@@ -381,7 +382,7 @@ impl Map {
         Ok(Snapshot::new(self.engine_here()?.hart.snapshot().map_err(|e| self.failed(e))?, &self.path))
     }
 
-    /// Records in the map. As with [`Map::get`], no crash can undo what this tells of.
+    /// Records in the map. With durability sync it waits until they are durable, as [`Map::get`] does.
     ///
     /// # Errors
     /// [`Error::Poisoned`] when what was counted may never have been made durable.
@@ -430,10 +431,11 @@ impl Map {
         Ok(self.engine()?.pool().checkpoint()?)
     }
 
-    /// Gives disk space and memory of deleted records back: moves what is left together, so that whole segments become
-    /// free, and makes holes of them in the data file. Readers and writers go on meanwhile; writers wait for some fifty
-    /// moves at a time. On dax and emulated media records move, but space stays with the pool. A map on the file medium
-    /// does it by itself, too, when much has become free ([`MapOptions::background_compaction`]).
+    /// Gives disk space and memory of deleted records back: moves what is left together, so that whole segments
+    /// become free, and makes holes of them in the data file. Readers and writers go on meanwhile; writers wait while
+    /// up to 2,000 records are looked at, of which 50 move at most. On dax and emulated media records move, but space
+    /// stays with the pool. A map on the file medium does it by itself, too, when much has become free
+    /// ([`MapOptions::background_compaction`]).
     ///
     /// Snapshots that live meanwhile keep copies of what moves, and expire if these are too many. Time: a walk over all
     /// records, about a microsecond for each that moves, and a checkpoint.
@@ -536,8 +538,8 @@ impl MapOptions {
     ///
     /// # Errors
     /// [`Error::NotFound`], [`Error::Exists`], [`Error::Busy`], [`Error::Foreign`], [`Error::Newer`],
-    /// [`Error::WrongKind`], [`Error::Corrupt`], [`Error::ReadOnly`], [`Error::NoSpace`], [`Error::Unsupported`] or
-    /// [`Error::Io`]. The pool is as it was.
+    /// [`Error::WrongKind`], [`Error::Corrupt`], [`Error::ReadOnly`], [`Error::NoSpace`], [`Error::MemoryLimit`],
+    /// [`Error::Unsupported`] or [`Error::Io`]. The pool is as it was.
     pub fn open(&self, path: impl AsRef<Path>) -> Result<Map> {
         Map::open_with(path.as_ref(), self)
     }

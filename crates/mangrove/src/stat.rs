@@ -94,7 +94,7 @@ pub struct PoolInfo {
     pub log_bytes_max: u64,
     /// True when the pool was closed in order.
     pub clean: bool,
-    /// True when another process holds it now.
+    /// True when a process, perhaps this one, has it open for writing.
     pub busy: bool,
 }
 

@@ -66,6 +66,29 @@ static void cancel_in_early_gets(const char *path) {
     OK(mangrove_map_wait_recovered(map));
 }
 
+/* The get waits until the record is durable, and this thread writes the log for it. */
+static void *get_what_is_not_durable(void *unused) {
+    char value[1];
+    size_t len;
+    OK(mangrove_map_put_nowait(map, "late", 4, "x", 1));
+    CHECK(pthread_cancel(pthread_self()) == 0);
+    OK(mangrove_map_get_into(map, "late", 4, value, sizeof value, &len));
+    pthread_testcancel();
+    return unused;
+}
+
+static void cancel_in_a_get_that_writes(const char *path) {
+    mangrove_options *options = mangrove_options_new();
+    pthread_t thread;
+    void *ended;
+    OK(mangrove_options_set_nowait_within(options, 0)); /* no other thread writes */
+    OK(mangrove_map_open(path, options, &map));
+    CHECK(pthread_create(&thread, NULL, get_what_is_not_durable, NULL) == 0);
+    CHECK(pthread_join(thread, &ended) == 0 && ended == PTHREAD_CANCELED);
+    OK(mangrove_map_close(map));
+    mangrove_options_free(options);
+}
+
 int main(int argc, char **argv) {
     pthread_t other, thread;
     const char *path = below(scratch_of(argc, argv), "map");
@@ -82,5 +105,6 @@ int main(int argc, char **argv) {
     cancel_in_early_gets(path);
     OK(mangrove_map_check(map, NULL, NULL));
     OK(mangrove_map_close(map));
+    cancel_in_a_get_that_writes(path);
     return 0;
 }

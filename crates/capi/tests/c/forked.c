@@ -13,10 +13,12 @@ static void refused(mangrove_status answer) {
 }
 
 /* What the child does; it reads what it had, and opens a map of its own. */
-static void child(mangrove_map *map, const char *folder) {
+static void child(mangrove_map *map, mangrove_snapshot *before, mangrove_iter *walk, const char *folder) {
     mangrove_map *own;
     mangrove_snapshot *snapshot;
     mangrove_iter *iter;
+    void *value;
+    size_t len;
     mangrove_batch *batch = mangrove_batch_new();
     value_is(map, "parent 0", "0");
     refused(mangrove_map_put_nowait(map, S("child"), S("x")));
@@ -31,6 +33,11 @@ static void child(mangrove_map *map, const char *folder) {
     refused(mangrove_map_sync(map));
     refused(mangrove_map_snapshot(map, &snapshot));
     refused(mangrove_map_iter(map, NULL, &iter));
+    refused(mangrove_snapshot_get(before, S("parent 0"), &value, &len));
+    refused(mangrove_snapshot_iter(before, NULL, &iter));
+    refused(mangrove_iter_next(walk));
+    mangrove_iter_free(walk);
+    mangrove_snapshot_free(before);
     refused(mangrove_map_check(map, NULL, NULL));
     refused(mangrove_map_checkpoint(map));
     refused(mangrove_map_compact(map));
@@ -108,14 +115,20 @@ int main(int argc, char **argv) {
         snprintf(key, sizeof key, "parent %d", n);
         snprintf(value, sizeof value, "%d", n);
         OK(mangrove_map_put(map, key, strlen(key), value, strlen(value)));
+        mangrove_snapshot *before;
+        mangrove_iter *walk;
+        OK(mangrove_map_snapshot(map, &before));
+        OK(mangrove_map_iter(map, NULL, &walk));
         pid = fork();
         CHECK(pid >= 0);
         if (pid == 0) {
-            child(map, folder);
+            child(map, before, walk, folder);
             exit(0); /* with everything that runs at exit */
         }
         CHECK(waitpid(pid, &status, 0) == pid);
         CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+        mangrove_iter_free(walk);
+        mangrove_snapshot_free(before);
     }
     OK(mangrove_map_close(map));
     OK(mangrove_map_open(below(folder, "pool"), NULL, &map));

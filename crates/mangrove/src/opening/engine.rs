@@ -118,7 +118,9 @@ fn in_pool(
     let index_start = Instant::now();
     // A process that was killed between the creation of the pool and that of the map left zeros.
     // (Or nothing: what a mapped region has not been grown to must not be read.)
-    let fresh = report.created || pool.stat().grown == 0 || Hart::is_blank(&region);
+    // Where the owner never said that the map is made, its root line may be there in part.
+    let is_fresh = if pool.info().made { Hart::is_blank } else { Hart::is_unfinished };
+    let fresh = report.created || pool.stat().grown == 0 || is_fresh(&region);
     if fresh && pool.info().made && DamageCheck::Made.is_on() {
         // A log with damaged groups is reported first.
         pool.finish()?;

@@ -80,7 +80,7 @@ impl MapOptions {
         self
     }
 
-    /// DRAM that a snapshot may hold for pre-images before it expires. Default: 1 GiB.
+    /// Bytes of DRAM that the pre-images of all snapshots together may take before all of them expire. Default: 1 GiB.
     #[must_use]
     pub fn snapshot_bytes_max(mut self, bytes: u64) -> Self {
         self.snapshot_bytes_max = Some(bytes);

@@ -2,6 +2,7 @@
 
 use crate::convert::engine;
 use crate::{Error, Result};
+use mangrove_sys::LeftInChild;
 use std::any::Any;
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -32,17 +33,26 @@ pub(crate) type Share = Arc<dyn Any + Send + Sync>;
 /// # }
 /// ```
 pub struct Range<'map> {
-    inner: mangrove_hart::Range<'map>,
+    /// A child of fork leaves it alone, as it does a snapshot.
+    inner: LeftInChild<mangrove_hart::Range<'map>>,
     path: &'map Path,
     /// The snapshot has expired: the walk ended before its last record, which must not look like its end.
     expired: bool,
+    /// The iterator has returned an error.
+    ended: bool,
     /// Never read: keeps the map open, where the walk owns a share of it. Below what borrows from it.
     _owner: Option<Share>,
 }
 
 impl<'map> Range<'map> {
     pub(crate) fn new(inner: mangrove_hart::Range<'map>, path: &'map Path) -> Self {
-        Self { inner, path, expired: false, _owner: None }
+        Self { inner: LeftInChild::new(inner), path, expired: false, ended: false, _owner: None }
+    }
+
+    /// Fails in a child of the process that made the walk.
+    #[inline]
+    fn must_be_here(&self) -> Result<()> {
+        if self.inner.is_here() { Ok(()) } else { Err(mangrove_pool::Error::forked(self.path).into()) }
     }
 
     /// This walk with a share of its map, if one is given.
@@ -56,6 +66,7 @@ impl<'map> Range<'map> {
     /// # Errors
     /// [`crate::Error::Corrupt`] or [`crate::Error::SnapshotExpired`]; the latter from then on always.
     pub fn visit(&mut self, mut visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>) -> Result<()> {
+        self.must_be_here()?;
         let visited = self.inner.for_each_ref(|key, value| visit(key, value).is_continue());
         self.visited(visited)
     }
@@ -63,6 +74,9 @@ impl<'map> Range<'map> {
     /// The next record, as the iterator's `next` returns it, but borrowed until the next step: nothing is allocated for
     /// it. Once the snapshot has expired, each call returns [`crate::Error::SnapshotExpired`].
     pub fn next_borrowed(&mut self) -> Option<Result<(&[u8], &[u8])>> {
+        if let Err(e) = self.must_be_here() {
+            return Some(Err(e));
+        }
         match self.inner.next_borrowed() {
             None => self.expired.then_some(Err(Error::SnapshotExpired)),
             Some(record) => Some(record.map_err(|e| noted(&mut self.expired, self.path, e))),
@@ -71,6 +85,9 @@ impl<'map> Range<'map> {
 
     /// As [`Range::next_borrowed`], from the far end.
     pub fn next_back_borrowed(&mut self) -> Option<Result<(&[u8], &[u8])>> {
+        if let Err(e) = self.must_be_here() {
+            return Some(Err(e));
+        }
         match self.inner.next_back_borrowed() {
             None => self.expired.then_some(Err(Error::SnapshotExpired)),
             Some(record) => Some(record.map_err(|e| noted(&mut self.expired, self.path, e))),
@@ -82,6 +99,7 @@ impl<'map> Range<'map> {
     /// # Errors
     /// As there.
     pub fn visit_back(&mut self, mut visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>) -> Result<()> {
+        self.must_be_here()?;
         let visited = self.inner.for_each_ref_back(|key, value| visit(key, value).is_continue());
         self.visited(visited)
     }
@@ -112,12 +130,24 @@ impl Iterator for Range<'_> {
     type Item = Result<(Vec<u8>, Vec<u8>)>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        Some(self.inner.next()?.map_err(|e| noted(&mut self.expired, self.path, e)))
+        if self.ended {
+            return None;
+        }
+        let step = self.must_be_here().map(|()| self.inner.next()).transpose()?;
+        let step = step.and_then(|record| record.map_err(|e| noted(&mut self.expired, self.path, e)));
+        self.ended = step.is_err();
+        Some(step)
     }
 }
 
 impl DoubleEndedIterator for Range<'_> {
     fn next_back(&mut self) -> Option<Self::Item> {
-        Some(self.inner.next_back()?.map_err(|e| noted(&mut self.expired, self.path, e)))
+        if self.ended {
+            return None;
+        }
+        let step = self.must_be_here().map(|()| self.inner.next_back()).transpose()?;
+        let step = step.and_then(|record| record.map_err(|e| noted(&mut self.expired, self.path, e)));
+        self.ended = step.is_err();
+        Some(step)
     }
 }

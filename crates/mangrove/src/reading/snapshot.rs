@@ -4,6 +4,7 @@ use crate::convert::engine;
 use crate::reading::bounds::{bounds, prefix_bounds};
 use crate::reading::range::Share;
 use crate::{Range, Result};
+use mangrove_sys::LeftInChild;
 use std::ops::RangeBounds;
 use std::path::Path;
 
@@ -28,7 +29,8 @@ use std::path::Path;
 /// # }
 /// ```
 pub struct Snapshot<'map> {
-    inner: mangrove_hart::Snapshot<'map>,
+    /// A child of fork leaves it alone: writers of the parent may hold its lock, and save their pre-images only there.
+    inner: LeftInChild<mangrove_hart::Snapshot<'map>>,
     path: &'map Path,
     /// Keeps the map open, where the snapshot owns a share of it. Below what borrows from it.
     owner: Option<Share>,
@@ -42,7 +44,16 @@ impl std::fmt::Debug for Snapshot<'_> {
 
 impl<'map> Snapshot<'map> {
     pub(crate) fn new(inner: mangrove_hart::Snapshot<'map>, path: &'map Path) -> Self {
-        Self { inner, path, owner: None }
+        Self { inner: LeftInChild::new(inner), path, owner: None }
+    }
+
+    /// The snapshot, unless this is a child of the process that made it.
+    fn here(&self) -> Result<&mangrove_hart::Snapshot<'map>> {
+        if self.inner.is_here() {
+            Ok(&self.inner)
+        } else {
+            Err(mangrove_pool::Error::forked(self.path).into())
+        }
     }
 
     /// This snapshot with a share of its map.
@@ -56,7 +67,7 @@ impl<'map> Snapshot<'map> {
     /// [`crate::Error::KeyTooLong`], [`crate::Error::Corrupt`], [`crate::Error::SnapshotExpired`],
     /// [`crate::Error::NoMemory`].
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
-        self.inner.get(key.as_ref()).map_err(|e| engine(self.path, e))
+        self.here()?.get(key.as_ref()).map_err(|e| engine(self.path, e))
     }
 
     /// Replaces the contents of `value` by the value of `key` and returns whether there was one; an absent key leaves
@@ -65,7 +76,7 @@ impl<'map> Snapshot<'map> {
     /// # Errors
     /// As [`Snapshot::get`].
     pub fn get_into(&self, key: impl AsRef<[u8]>, value: &mut Vec<u8>) -> Result<bool> {
-        self.inner.get_into(key.as_ref(), value).map_err(|e| engine(self.path, e))
+        self.here()?.get_into(key.as_ref(), value).map_err(|e| engine(self.path, e))
     }
 
     /// Calls `read` with the value of `key`, once, and returns its result; `None` when there was no value.
@@ -108,7 +119,7 @@ impl<'map> Snapshot<'map> {
     /// # Errors
     /// As [`Snapshot::get`].
     pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
-        self.inner.contains(key.as_ref()).map_err(|e| engine(self.path, e))
+        self.here()?.contains(key.as_ref()).map_err(|e| engine(self.path, e))
     }
 
     /// Records between the bounds, in order. See [`crate::Map::range`]. The walk may outlive the snapshot.
@@ -117,7 +128,7 @@ impl<'map> Snapshot<'map> {
     /// [`crate::Error::SnapshotExpired`].
     pub fn range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<Range<'map>> {
         let (start, end) = bounds(&range);
-        let inner = self.inner.range(start, end).map_err(|e| engine(self.path, e))?;
+        let inner = self.here()?.range(start, end).map_err(|e| engine(self.path, e))?;
         Ok(Range::new(inner, self.path).owning(self.owner.clone()))
     }
 
@@ -142,7 +153,7 @@ impl<'map> Snapshot<'map> {
     /// # Errors
     /// As [`crate::Map::len`].
     pub fn len(&self) -> Result<u64> {
-        self.inner.len().map_err(|e| engine(self.path, e))
+        self.here()?.len().map_err(|e| engine(self.path, e))
     }
 
     /// True when there were none.

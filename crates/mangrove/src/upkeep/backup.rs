@@ -24,7 +24,8 @@ impl Map {
         mut progress: impl FnMut(Progress) -> ControlFlow<()>,
     ) -> Result<BackupReport> {
         let info = self.info();
-        let from = match self.snapshot() {
+        let from = self.snapshot().and_then(|snapshot| Ok((snapshot.len()?, snapshot)));
+        let (records, from) = match from {
             // What was never made durable cannot be told from the rest in memory, but it can in the files.
             Err(Error::Poisoned { .. } | Error::Io { .. }) if self.has_failed_open() => {
                 return copy_files(&info.path, path.as_ref(), CopyPurpose::LastGoodState, &mut progress)
@@ -32,7 +33,6 @@ impl Map {
             }
             snapshot => snapshot?,
         };
-        let records = from.len()?;
         let options = copy_options(info.capacity, info.log_bytes_max);
         appear(path.as_ref(), Some(&info.path), |part| {
             copy(from.iter()?, records, &options, part, &mut progress)
