@@ -19,11 +19,11 @@
 //! let mut thread = stm.thread();
 //! let left = thread.run(|tx| {
 //!     let (a, b) = (tx.read_word(from)?, tx.read_word(to)?);
-//!     tx.write_word(from, a - 30)?;
 //!     tx.write_word(to, b + 30)?;
 //!     if a < 30 {
 //!         return Err(Halt::Abort("not covered")); // everything is undone
 //!     }
+//!     tx.write_word(from, a - 30)?;
 //!     Ok(a - 30)
 //! });
 //! assert_eq!(left, Ok(70));

@@ -126,6 +126,13 @@ pub trait TxThread {
         body: impl FnOnce(&mut Self::Tx) -> Result<T, Interrupted>,
     ) -> Answer<T, Infallible, Self>;
 
+    /// Waits until everything that has been committed is durable, as `run` waits for what a transaction has read: for
+    /// what an aborted one has read, which its caller may tell.
+    ///
+    /// # Errors
+    /// The redo log's.
+    fn settle_all(&mut self) -> Result<(), Self::SinkError>;
+
     /// What this handle's transactions have met so far.
     fn counts(&self) -> TxCounts;
 }

@@ -82,9 +82,25 @@ impl ArenaHeap {
                 len / PAGE_BYTES as u64
             ));
         }
-        heap.groups_max = groups_max;
-        heap.view.groups_max = groups_max.min(heap.space_capacity() / GROUP_BYTES);
+        heap.know_groups_max(groups_max);
         Ok(heap)
+    }
+
+    /// As [`ArenaHeap::open`], of an arena that the program has open already: looks at its sizes alone. Other threads
+    /// may be in transactions that let it grow, and that may be undone.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn open_checked(space: Box<dyn ArenaSpace>, head_offset: u64) -> Result<Self, String> {
+        let mut heap = Self::attach(space, head_offset);
+        let (_, groups_max) = heap.check_sizes()?;
+        heap.know_groups_max(groups_max);
+        Ok(heap)
+    }
+
+    fn know_groups_max(&mut self, groups_max: u64) {
+        self.groups_max = groups_max;
+        self.view.groups_max = groups_max.min(self.space_capacity() / GROUP_BYTES);
     }
 
     /// The pages under management, and the groups that the directory is for, as the head says.

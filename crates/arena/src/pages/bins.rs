@@ -34,7 +34,8 @@ impl ArenaHeap {
         pages: u64,
     ) -> Result<Option<(u64, u64)>, W::Stop> {
         let view = self.view;
-        let first = bin_that_fits(pages);
+        // The last bin has runs of every length from its first one on.
+        let first = if bin_of(pages) == BIN_COUNT - 1 { BIN_COUNT } else { bin_that_fits(pages) };
         let mut found = 0;
         for (word, used) in view.head().bins_used.iter().enumerate().skip(first / 64) {
             let has = w.load(used)?;

@@ -127,6 +127,10 @@ impl RedoSink for GroupSink<'_> {
         self.log.turn.lock();
         // Relaxed: only the holder of the turn stores.
         let number = self.log.clock.0.load(Ordering::Relaxed) + 1;
+        // A reader may see the number before `end_turn`. What it has read is of commits before. Relaxed: the holder of
+        // the turn before stored it. Release pairs with the Acquire in `needed`.
+        let before = self.log.ticket(number - 1).load(Ordering::Relaxed);
+        self.log.ticket(number).store(before, Ordering::Release);
         // Release pairs with the Acquire in `newest`: a thread that sees the number sees our locks.
         self.log.clock.0.store(number, Ordering::Release);
         self.number = Some(number);
@@ -182,5 +186,26 @@ impl RedoSink for GroupSink<'_> {
 impl Drop for GroupSink<'_> {
     fn drop(&mut self) {
         self.end_turn(self.log.shadow.committed());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mangrove_shadow::{AddressChoice, Create, Medium, Options};
+
+    /// A reader sees the number first.
+    #[test]
+    fn a_number_that_was_just_drawn_needs_what_was_committed_before() {
+        let dir = tempfile::tempdir().unwrap();
+        let options =
+            Options::new().medium(Medium::File).create(Create::IfMissing).address(AddressChoice::Anywhere);
+        let log = Group::new(Arc::new(Shadow::open(dir.path().join("shadow"), &options).unwrap()));
+        let (mut first, mut second) = (log.sink(), log.sink());
+        first.number();
+        first.end_turn(Ticket(77));
+        second.number();
+        assert_eq!(log.needed(log.newest()), Ticket(77));
+        second.void();
     }
 }

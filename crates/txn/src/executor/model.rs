@@ -698,6 +698,10 @@ impl<'model, L: RedoLog> TxThread for HardwareThread<'model, L> {
         durable.map(|()| answer).map_err(TxError::InDoubt)
     }
 
+    fn settle_all(&mut self) -> Result<(), Self::SinkError> {
+        if L::KEEPS { self.sink.settle(self.model.log.newest()) } else { Ok(()) }
+    }
+
     fn counts(&self) -> TxCounts {
         self.counts
     }

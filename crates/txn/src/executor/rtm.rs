@@ -411,6 +411,10 @@ impl<'htm, L: RedoLog> TxThread for HtmThread<'htm, L> {
         self.acknowledge(wrote).map(|()| answer).map_err(TxError::InDoubt)
     }
 
+    fn settle_all(&mut self) -> Result<(), Self::SinkError> {
+        if L::KEEPS { self.sink.settle(self.htm.log.newest()) } else { Ok(()) }
+    }
+
     fn counts(&self) -> TxCounts {
         self.counts
     }

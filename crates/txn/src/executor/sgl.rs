@@ -190,6 +190,10 @@ impl<'sgl, L: RedoLog> TxThread for SglThread<'sgl, L> {
         durable.map(|()| answer).map_err(TxError::InDoubt)
     }
 
+    fn settle_all(&mut self) -> Result<(), Self::SinkError> {
+        if L::KEEPS { self.sink.settle(self.sgl.log.newest()) } else { Ok(()) }
+    }
+
     fn counts(&self) -> TxCounts {
         self.counts
     }

@@ -481,6 +481,11 @@ impl<'stm, L: RedoLog> TxThread for StmThread<'stm, L> {
         }
     }
 
+    fn settle_all(&mut self) -> Result<(), Self::SinkError> {
+        let newest = self.tx.stm().log.newest();
+        if L::KEEPS && newest > self.settled { self.settle(newest) } else { Ok(()) }
+    }
+
     fn counts(&self) -> TxCounts {
         TxCounts { commits: self.beside + self.counts.solo + self.counts.serial, ..self.counts }
     }

@@ -2,8 +2,9 @@
 //!
 //! Encounter-time locking with write-through (TinySTM: Felber, Fetzer, Riegel, PPoPP 2008) on the clock of TL2 (Dice,
 //! Shalev, Shavit, DISC 2006), extended as in LSA (Riegel, Felber, Fetzer, DISC 2006). Different here: the clock is
-//! the redo log's number, an undone attempt draws none of it (incarnations in the records, as in TinySTM; a void
-//! number only if they are used up), and the redo log takes what was written from memory at commit.
+//! the redo log's number, and the redo log takes what was written from memory at commit. An attempt that is undone
+//! before its commit draws no number (incarnations in the records, as in TinySTM; a void number only if they are used
+//! up); one whose reads turn out to be invalid at its commit leaves a void number.
 //!
 //! 1. Every value that a read returns belongs to the state after commit `snapshot`; so attempts that are undone in
 //!    the end have acted on a consistent state, too (opacity: Guerraoui and Kapalka, PPoPP 2008).
@@ -30,7 +31,7 @@ use std::sync::Arc;
 /// Pauses for which an access waits for another thread's record before the attempt is undone.
 const OWNED_ROUNDS_MAX: u32 = 64;
 
-/// The executor with ownership records, for all threads: the default where there is no transactional hardware.
+/// The executor with ownership records, for all threads: the default.
 ///
 /// - Reads write no line that other threads use.
 /// - Many conflicts in a row make a transaction run alone ([`serial_after`](crate::StmOptions::serial_after)), so

@@ -91,17 +91,30 @@ impl HeapThread {
     }
 
     /// As `run`, for a caller who does not wait: gives the redo log's ticket. Executors without ownership records wait,
-    /// and give that of a commit that is durable.
+    /// as the heap's durability says, and give none.
     #[inline]
     #[track_caller]
     pub(super) fn run_nowait<T, E>(
         &mut self,
         mut body: impl FnMut(HeapTx<'_>) -> Result<T, Halt<E>>,
-    ) -> Result<(T, u64), TxError<E, Error>> {
+    ) -> Result<(T, Option<u64>), TxError<E, Error>> {
         let Self::Records(thread) = self else {
-            return self.run_elsewhere(false, body).map(|answer| (answer, 0));
+            return self.run_elsewhere(false, body).map(|answer| (answer, None));
         };
-        thread.run_nowait(|tx: &mut StmTx<'static, HeapLog>| body(HeapTx::records(tx)))
+        let (answer, ticket) =
+            thread.run_nowait(|tx: &mut StmTx<'static, HeapLog>| body(HeapTx::records(tx)))?;
+        Ok((answer, Some(ticket)))
+    }
+
+    /// See [`TxThread::settle_all`].
+    #[cold]
+    pub(super) fn settle_all(&mut self) -> Result<(), Error> {
+        match self {
+            Self::Records(thread) => thread.settle_all(),
+            Self::OneLock(thread) => thread.settle_all(),
+            Self::Rtm(thread) => thread.settle_all(),
+            Self::Model(thread) => thread.settle_all(),
+        }
     }
 
     /// By an executor without ownership records.

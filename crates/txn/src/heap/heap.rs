@@ -63,7 +63,8 @@ const SHARD_COUNT: u64 = 64;
 ///
 /// A transaction is atomic, isolated and durable: when [`Heap::transaction`] returns, its changes survive every
 /// crash that the fault model (docs/fault-model.md) allows, and before that a crash keeps all of them or none. A
-/// transaction that has read them returns only when they are durable.
+/// transaction that has read them returns only when they are durable. (With durability by interval both return at once,
+/// and a crash keeps a prefix of the transactions.)
 ///
 /// Inside a transaction others may run on other heaps. Each is atomic by itself: it stays if the outer one is undone,
 /// and happens again if that runs again. All threads nest the heaps in one order. If one thread runs a transaction on B
@@ -238,7 +239,8 @@ impl Heap {
         Ok(Self { parts: ManuallyDrop::new(parts), process: ProcessMark::here() })
     }
 
-    /// Runs `body` as one transaction and returns its result, when what it changed, and what it read, is durable.
+    /// Runs `body` as one transaction and returns its result, when what it changed, and what it read, is durable (with
+    /// durability by interval: at once).
     ///
     /// # Errors
     /// The error that `body` passed on, or the pool's; see [`HeapError`] for which of them undo the transaction.
@@ -300,7 +302,12 @@ impl Heap {
             let answer = body(&mut Tx { tx, arena, refusal }).map_err(|cancel| self.halt(cancel))?;
             self.stay().map(|()| answer)
         };
-        self.outcome(handle.run(reads, body))
+        let outcome = self.outcome(handle.run(reads, body))?;
+        if outcome.is_err() && self.process.is_here() {
+            // Its caller may tell what it has read.
+            handle.settle_all().map_err(HeapError::InDoubt)?;
+        }
+        Ok(outcome)
     }
 
     /// As `run`, without the wait: returns the redo log's ticket, too.
@@ -316,7 +323,11 @@ impl Heap {
             let answer = body(&mut Tx { tx, arena, refusal }).map_err(|cancel| self.halt(cancel))?;
             self.stay().map(|()| answer)
         };
-        self.outcome(handle.run_nowait(body))
+        // What has waited may wait for nothing, with durability by interval: the newest commit is none before its own.
+        let named = |(answer, ticket): (T, Option<u64>)| {
+            (answer, ticket.unwrap_or_else(|| self.shadow().committed().0))
+        };
+        Ok(self.outcome(handle.run_nowait(body))?.map(named))
     }
 
     #[inline(always)]

@@ -18,8 +18,7 @@ impl Thread {
     /// The part of the `number`-th thread.
     ///
     /// # Errors
-    /// `Damaged` when the arena cannot be read; `Pool` when it has no space to grow to its length;
-    /// `Invalid` when the model of hardware has no core left.
+    /// `Damaged` when the arena cannot be read; `Invalid` when the model of hardware has no core left.
     ///
     /// # Safety
     /// The executor outlives the handle.
@@ -32,8 +31,9 @@ impl Thread {
         // SAFETY: the caller keeps the executor where it is for as long as the handle lives.
         let executor: &'static HeapExecutor = unsafe { &*std::ptr::from_ref(executor) };
         let (space, refusal) = space.of_thread();
-        let mut arena = ArenaHeap::open(Box::new(space), offset)
-            .map_err(|what| refusal.or(HeapError::Damaged { what }))?;
+        // The heap has checked it. Other threads may be growing it, and may yet undo that.
+        let mut arena =
+            ArenaHeap::open_checked(Box::new(space), offset).map_err(|what| HeapError::Damaged { what })?;
         let shards = arena.shard_count();
         if shards > 0 {
             arena.enter_shard(1 + number % shards);

@@ -8,7 +8,7 @@ use mangrove_txn::{
 const EMULATED: Medium = Medium::Emulated(Latency::new(0, 0));
 
 /// The executors; the model aborts now and then for no reason.
-fn executors() -> Vec<Executor> {
+pub(crate) fn executors() -> Vec<Executor> {
     let model = HardwareLimits { spurious_per_million: 2_000, ..HardwareLimits::default() };
     let mut executors =
         vec![Executor::Records(StmOptions::default()), Executor::OneLock, Executor::HardwareModel(model)];

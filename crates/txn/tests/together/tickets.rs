@@ -1,10 +1,11 @@
 //! Commits that return before they are durable: what their tickets say, who makes them durable, and what a crash or a
 //! failing medium leaves of them.
 
+use crate::ways::executors;
 use mangrove_pool::{Fault, FaultKind, Faulty, FaultyOperation, OsStorage};
 use mangrove_txn::{
-    Create, Domain, Durability, Heap, HeapError, HeapOptions, HeapResult, Latency, Medium, Ptr, Stop, Tx,
-    TxTicket,
+    Cancel, Create, Domain, Durability, Heap, HeapError, HeapOptions, HeapResult, Latency, Medium, Ptr, Stop,
+    Tx, TxTicket,
 };
 use std::path::Path;
 use std::sync::Arc;
@@ -262,14 +263,35 @@ fn with_persistent_caches_a_ticket_is_durable_at_once() {
 /// By interval a commit is not waited for; its ticket is, if the program asks.
 #[test]
 fn with_durability_by_interval_a_ticket_waits_for_the_device() {
-    let folder = tempfile::tempdir().unwrap();
-    let options = options(Medium::File).durability(Durability::interval_ms(60_000));
-    let heap = options.create(Create::IfMissing).open(folder.path().join("heap")).unwrap();
-    make(&heap);
-    let (_, ticket) = count_later(&heap).unwrap();
-    assert!(!heap.is_durable(ticket).unwrap());
-    heap.wait(ticket).unwrap();
-    assert!(heap.is_durable(ticket).unwrap());
+    for executor in executors() {
+        let folder = tempfile::tempdir().unwrap();
+        let options = options(Medium::File).executor(executor).durability(Durability::interval_ms(60_000));
+        let heap = options.create(Create::IfMissing).open(folder.path().join("heap")).unwrap();
+        make(&heap);
+        let (_, ticket) = count_later(&heap).unwrap();
+        assert!(!heap.is_durable(ticket).unwrap(), "{executor}");
+        heap.wait(ticket).unwrap();
+        assert!(heap.is_durable(ticket).unwrap(), "{executor}");
+    }
+}
+
+/// What it has read may be told, too.
+#[test]
+fn a_transaction_that_aborts_waits_until_what_it_has_read_is_durable() {
+    for medium in MEDIA {
+        let folder = tempfile::tempdir().unwrap();
+        let heap = options(medium).open(folder.path().join("heap")).unwrap();
+        make(&heap);
+        let (count, ticket) = count_later(&heap).unwrap();
+        let aborts = |tx: &mut Tx<'_>| -> Result<(), Cancel<u64>> {
+            let counter = counter(tx)?;
+            Err(Cancel::Abort(tx.read(counter)?))
+        };
+        assert_eq!(heap.try_transaction_nowait(aborts).unwrap().map(drop), Err(count));
+        assert!(!heap.is_durable(ticket).unwrap(), "{medium:?}: it does not wait");
+        assert_eq!(heap.try_transaction(aborts).unwrap(), Err(count));
+        assert!(heap.is_durable(ticket).unwrap(), "{medium:?}");
+    }
 }
 
 #[test]
