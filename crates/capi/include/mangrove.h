@@ -4,8 +4,8 @@
  *
  * A mangrove_map is an ordered map from byte strings to byte strings. Programs read and write a working
  * copy in DRAM; a pool (a directory on a disk, or persistent memory) keeps what survives. With the
- * default durability a call that returns MANGROVE_OK is acknowledged: SIGKILL, a kernel panic or a
- * power cut a nanosecond later does not lose it.
+ * default durability a call that returns MANGROVE_OK, and whose name does not end in nowait, is
+ * acknowledged: SIGKILL, a kernel panic or a power cut a nanosecond later does not lose it.
  *
  *     mangrove_map *map;
  *     if (mangrove_map_open("phonebook", NULL, &map) != MANGROVE_OK) {
@@ -52,8 +52,9 @@
  *   Freeing or closing a handle must not overlap with another use of it.
  *
  * Crashes.  Each writing function says what a crash (SIGKILL, kernel panic, power cut) during or
- *   after the call keeps. "Acknowledged" means that it returned MANGROVE_OK while the map's
- *   durability is sync; with interval durability a crash keeps a prefix of the writes.
+ *   after the call keeps. "Acknowledged" means that it returned MANGROVE_OK while the
+ *   durability is sync, and that its name does not end in nowait; with interval durability, and of
+ *   nowait calls, a crash keeps a prefix of the writes.
  *
  * Processes.  Handles do not survive fork() in the child; let it exec or _exit. On a disk, writes of
  *   the child to them fail with a message and change nothing of the parent's. On every medium each call
@@ -696,7 +697,7 @@ mangrove_status mangrove_options_set_background_recovery(mangrove_options *optio
 // large map that was closed, milliseconds; then the calls that need the whole map wait that long
 // (mangrove_options_set_background_recovery), and report what is found to be damaged.
 // Errors: MANGROVE_ERR_POOL_NOT_FOUND, _POOL_EXISTS, _POOL_BUSY, _FOREIGN, _NEWER, _WRONG_KIND,
-// _CORRUPT, _READ_ONLY, _NO_SPACE, _FULL, _UNSUPPORTED, _IO; the pool is as it was.
+// _CORRUPT, _READ_ONLY, _NO_SPACE, _FULL, _NO_MEMORY, _UNSUPPORTED, _IO; the pool is as it was.
 // Crash: during a creation it leaves either no pool or a whole one, which opens.
 // Give back with mangrove_map_close. Threads: any.
 mangrove_status mangrove_map_open(const char *path,
@@ -764,7 +765,8 @@ mangrove_status mangrove_map_contains(const mangrove_map *map, const void *key, 
 
 // Sets `key` to `value`.
 //
-// Errors: MANGROVE_ERR_KEY_TOO_LONG, _VALUE_TOO_LONG, _READ_ONLY, _NO_SPACE, _FULL: nothing changed.
+// Errors: MANGROVE_ERR_KEY_TOO_LONG, _VALUE_TOO_LONG, _READ_ONLY, _NO_SPACE, _FULL, _NO_MEMORY: nothing
+// changed.
 // MANGROVE_ERR_POISONED, _IO: not acknowledged; it may survive a restart or not.
 // Crash: once acknowledged it is kept; during the call the key has its old or its new value, whole.
 // Threads: any.
@@ -833,7 +835,8 @@ mangrove_status mangrove_map_sync(const mangrove_map *map);
 mangrove_status mangrove_map_checkpoint(const mangrove_map *map);
 
 // Gives disk space and memory of deleted records back: moves what is left together and makes holes of free parts of
-// the data file. Others read and write meanwhile; writes wait for some fifty moves at a time. Snapshots
+// the data file. Others read and write meanwhile; writes wait while up to 2,000 records
+// are looked at, of which 50 move at most. Snapshots
 // (iterators too) keep copies of what moves, and may expire. On dax and emulated media space stays with the pool.
 // Errors: MANGROVE_ERR_READ_ONLY, _POISONED, _IO. Crash: keeps every record. Threads: any.
 mangrove_status mangrove_map_compact(const mangrove_map *map);
@@ -1085,8 +1088,8 @@ mangrove_status mangrove_heap_check(const mangrove_heap *heap, char **problems);
 //
 // Time: reads the heap's data file once, and its log.
 // Errors: MANGROVE_ERR_POOL_NOT_FOUND, _POOL_EXISTS, _POOL_BUSY, _FOREIGN, _NEWER, _WRONG_KIND,
-// _CORRUPT, _READ_ONLY, _NO_SPACE, _FULL, _UNSUPPORTED (also: something else lies at its address), _IO;
-// the heap is as it was.
+// _CORRUPT, _READ_ONLY, _NO_SPACE, _FULL, _NO_MEMORY, _UNSUPPORTED (also: something else lies at its
+// address), _IO; the heap is as it was.
 // Crash: during a creation it leaves no heap, or a whole one, or one that opens as new.
 // Give back with mangrove_heap_close. Threads: any.
 mangrove_status mangrove_heap_open(const char *path,
@@ -1242,15 +1245,16 @@ mangrove_status mangrove_tx_begin(const mangrove_heap *heap,
                                   bool reads,
                                   mangrove_tx **tx);
 
-// Commits the transaction *tx. MANGROVE_OK: it is durable. MANGROVE_TX_STOP: it conflicted with another one,
-// or asked for mangrove_tx_retry; it is undone and has begun again: do everything again with the new *tx.
-// After any other result it has ended, and *tx is NULL.
-// Errors: that of its first access that failed, and as those of mangrove_transaction: all is undone.
-// MANGROVE_ERR_TX_MISPLACED: *tx is no transaction that this thread has begun by mangrove_tx_begin.
-// Crash: as mangrove_transaction. Threads: the one that began it.
+// Commits the transaction *tx. MANGROVE_OK: it is durable (with interval durability: at most that much later).
+// MANGROVE_TX_STOP: it conflicted with another one, or asked for mangrove_tx_retry; it is undone and has begun
+// again: do everything again with the new *tx. After any other result it has ended, and *tx is NULL. Errors: that of
+// its first access that failed, and as those of mangrove_transaction: all is undone. MANGROVE_ERR_TX_MISPLACED: *tx
+// is no transaction that this thread has begun by mangrove_tx_begin, or a signal handler has interrupted it: *tx
+// stays as it is. Crash: as mangrove_transaction. Threads: the one that began it.
 mangrove_status mangrove_tx_commit(mangrove_tx **tx);
 
-// Undoes the transaction *tx, and sets *tx to NULL. Returns MANGROVE_TX_ABORTED.
+// Undoes the transaction *tx, and sets *tx to NULL. Returns MANGROVE_TX_ABORTED, when what the transaction read is
+// durable.
 // Errors: that of its first access that failed; MANGROVE_ERR_TX_MISPLACED: as for mangrove_tx_commit.
 // Threads: the one that began it.
 mangrove_status mangrove_tx_abort(mangrove_tx **tx);

@@ -74,7 +74,7 @@ unsafe fn with_record(
 /// large map that was closed, milliseconds; then the calls that need the whole map wait that long
 /// (mangrove_options_set_background_recovery), and report what is found to be damaged.
 /// Errors: MANGROVE_ERR_POOL_NOT_FOUND, _POOL_EXISTS, _POOL_BUSY, _FOREIGN, _NEWER, _WRONG_KIND,
-/// _CORRUPT, _READ_ONLY, _NO_SPACE, _FULL, _UNSUPPORTED, _IO; the pool is as it was.
+/// _CORRUPT, _READ_ONLY, _NO_SPACE, _FULL, _NO_MEMORY, _UNSUPPORTED, _IO; the pool is as it was.
 /// Crash: during a creation it leaves either no pool or a whole one, which opens.
 /// Give back with mangrove_map_close. Threads: any.
 #[unsafe(no_mangle)]
@@ -255,7 +255,8 @@ pub unsafe extern "C" fn mangrove_map_contains(
 
 /// Sets `key` to `value`.
 ///
-/// Errors: MANGROVE_ERR_KEY_TOO_LONG, _VALUE_TOO_LONG, _READ_ONLY, _NO_SPACE, _FULL: nothing changed.
+/// Errors: MANGROVE_ERR_KEY_TOO_LONG, _VALUE_TOO_LONG, _READ_ONLY, _NO_SPACE, _FULL, _NO_MEMORY: nothing
+/// changed.
 /// MANGROVE_ERR_POISONED, _IO: not acknowledged; it may survive a restart or not.
 /// Crash: once acknowledged it is kept; during the call the key has its old or its new value, whole.
 /// Threads: any.
@@ -405,7 +406,8 @@ pub unsafe extern "C" fn mangrove_map_checkpoint(map: *const mangrove_map) -> ma
 }
 
 /// Gives disk space and memory of deleted records back: moves what is left together and makes holes of free parts of
-/// the data file. Others read and write meanwhile; writes wait for some fifty moves at a time. Snapshots
+/// the data file. Others read and write meanwhile; writes wait while up to 2,000 records
+/// are looked at, of which 50 move at most. Snapshots
 /// (iterators too) keep copies of what moves, and may expire. On dax and emulated media space stays with the pool.
 /// Errors: MANGROVE_ERR_READ_ONLY, _POISONED, _IO. Crash: keeps every record. Threads: any.
 #[unsafe(no_mangle)]

@@ -50,4 +50,4 @@ pub use process::thread::{
 };
 pub use stack::checkpoint::{AtCheckpoint, Checkpoint, checkpoint};
 pub use stack::second_stack::{SECOND_STACK_BYTES, SecondStack};
-pub use stack::stack_walk::is_in_frame_of;
+pub use stack::stack_walk::{CallState, call_state};

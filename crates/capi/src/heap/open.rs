@@ -37,8 +37,8 @@ const _: fn() = || {
 ///
 /// Time: reads the heap's data file once, and its log.
 /// Errors: MANGROVE_ERR_POOL_NOT_FOUND, _POOL_EXISTS, _POOL_BUSY, _FOREIGN, _NEWER, _WRONG_KIND,
-/// _CORRUPT, _READ_ONLY, _NO_SPACE, _FULL, _UNSUPPORTED (also: something else lies at its address), _IO;
-/// the heap is as it was.
+/// _CORRUPT, _READ_ONLY, _NO_SPACE, _FULL, _NO_MEMORY, _UNSUPPORTED (also: something else lies at its
+/// address), _IO; the heap is as it was.
 /// Crash: during a creation it leaves no heap, or a whole one, or one that opens as new.
 /// Give back with mangrove_heap_close. Threads: any.
 #[unsafe(no_mangle)]

@@ -19,7 +19,7 @@ use crate::status::Failure;
 use crate::status::mangrove_status::*;
 use mangrove::heap::{Cancel, Heap, Tx};
 use mangrove_cabi::stop_panics;
-use mangrove_sys::{ProcessMark, SecondStack, is_in_frame_of, set_cancelable, thread_stack};
+use mangrove_sys::{CallState, ProcessMark, SecondStack, call_state, set_cancelable, thread_stack};
 use std::cell::Cell;
 use std::ffi::c_void;
 use std::ptr::{null, null_mut};
@@ -388,8 +388,14 @@ unsafe fn is_alive(frame: *const TxFrame) -> bool {
     // SAFETY: the caller's promise.
     let (place, number) = unsafe { ((*frame).place, (*frame).number) };
     // A transaction by begin and commit waits for these calls.
-    // SAFETY: a word in a frame that is alive, which `call_body` keeps while the body runs.
-    place.is_null()
-        || is_in_frame_of(place.addr(), call_body as *const () as usize)
-            && unsafe { place.read_volatile() } == number
+    if place.is_null() {
+        return true;
+    }
+    match call_state(place.addr(), call_body as *const () as usize) {
+        CallState::Left => false,
+        // SAFETY: a word in a frame that is alive, which `call_body` keeps while the body runs.
+        CallState::Waits => unsafe { place.read_volatile() == number },
+        // A signal handler: whether the body was left, the thread's next call finds out.
+        CallState::Unknown => true,
+    }
 }

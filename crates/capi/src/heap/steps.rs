@@ -37,19 +37,20 @@ pub unsafe extern "C" fn mangrove_tx_begin(
     })
 }
 
-/// Commits the transaction *tx. MANGROVE_OK: it is durable. MANGROVE_TX_STOP: it conflicted with another one,
-/// or asked for mangrove_tx_retry; it is undone and has begun again: do everything again with the new *tx.
-/// After any other result it has ended, and *tx is NULL.
-/// Errors: that of its first access that failed, and as those of mangrove_transaction: all is undone.
-/// MANGROVE_ERR_TX_MISPLACED: *tx is no transaction that this thread has begun by mangrove_tx_begin.
-/// Crash: as mangrove_transaction. Threads: the one that began it.
+/// Commits the transaction *tx. MANGROVE_OK: it is durable (with interval durability: at most that much later).
+/// MANGROVE_TX_STOP: it conflicted with another one, or asked for mangrove_tx_retry; it is undone and has begun
+/// again: do everything again with the new *tx. After any other result it has ended, and *tx is NULL. Errors: that of
+/// its first access that failed, and as those of mangrove_transaction: all is undone. MANGROVE_ERR_TX_MISPLACED: *tx
+/// is no transaction that this thread has begun by mangrove_tx_begin, or a signal handler has interrupted it: *tx
+/// stays as it is. Crash: as mangrove_transaction. Threads: the one that began it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mangrove_tx_commit(tx: *mut *mut mangrove_tx) -> mangrove_status {
     // SAFETY: the caller's contract.
     guard(|| unsafe { end(tx, BodyAnswer::Commit) })
 }
 
-/// Undoes the transaction *tx, and sets *tx to NULL. Returns MANGROVE_TX_ABORTED.
+/// Undoes the transaction *tx, and sets *tx to NULL. Returns MANGROVE_TX_ABORTED, when what the transaction read is
+/// durable.
 /// Errors: that of its first access that failed; MANGROVE_ERR_TX_MISPLACED: as for mangrove_tx_commit.
 /// Threads: the one that began it.
 #[unsafe(no_mangle)]
@@ -63,7 +64,6 @@ unsafe fn end(tx: *mut *mut mangrove_tx, answer: BodyAnswer) -> crate::status::A
     // SAFETY: the header's contract for out-parameters; what it holds is only compared.
     let number = unsafe { tx.as_ref() }.ok_or_else(|| Failure::invalid("'tx' is NULL"))?.addr();
     // SAFETY: as above.
-    let tx = unsafe { out(tx, null_mut(), "tx")? };
     let inside = enter()?;
     let frame = find(number);
     // SAFETY: linked, so it is there, and this thread's.
@@ -73,6 +73,8 @@ unsafe fn end(tx: *mut *mut mangrove_tx, answer: BodyAnswer) -> crate::status::A
             "this thread has begun no such transaction by mangrove_tx_begin, or it has ended",
         ));
     }
+    // SAFETY: as above.
+    let tx = unsafe { out(tx, null_mut(), "tx")? };
     let mut run = number;
     loop {
         match (conclude(&inside, run, answer)?, answer) {
