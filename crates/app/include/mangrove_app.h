@@ -42,8 +42,9 @@
  *   "one at a time" means that several threads may use the handle, but no two of them at once.
  *
  * Callbacks.  No C++ exception and no longjmp may leave a callback. A write's process() may run on
- *   another thread than its client's. Inside process() of a write, calls of this library return
- *   MANGROVE_APP_ERR_NESTED, except mangrove_app_will_write, mangrove_app_root and mangrove_app_stop.
+ *   another thread than its client's. Inside process() of a write, calls of this library that
+ *   return a status return MANGROVE_APP_ERR_NESTED, except mangrove_app_stop and a mangrove_app_stat
+ *   that does not ask for used_bytes.
  *
  * Crashes.  A command that crashes, or ends the process, is not committed, nor is its batch: the next
  *   start finds the state before it. Nothing is ever committed in part.
@@ -264,7 +265,8 @@ typedef struct {
     uint64_t committed;
     // The number of the newest durable batch; smaller than `committed` while a sync is under way.
     uint64_t durable;
-    // 1 after the pool was poisoned: writes fail with a status that says why.
+    // 1 when writes fail, with a status that says why: the pool is poisoned, a command ended halfway, or a commit
+    // was refused.
     uint64_t failed;
     // Ranges of bytes that batches committed.
     uint64_t ranges;
@@ -342,7 +344,7 @@ mangrove_app_status mangrove_app_options_set_start(mangrove_app_options *options
 // A result is acknowledged when everything that it depends on is durable. The default.
 mangrove_app_status mangrove_app_options_set_durability_sync(mangrove_app_options *options);
 
-// Results are acknowledged at once and are durable at most about `milliseconds` (1 to 60000) later. A
+// Calls return at once, and what they did is durable at most about `milliseconds` (1 to 60000) later. A
 // crash keeps a prefix of the batches, in the order in which they took effect; mangrove_app_sync
 // waits.
 mangrove_app_status mangrove_app_options_set_durability_interval(mangrove_app_options *options,
@@ -451,7 +453,8 @@ mangrove_app_status mangrove_app_options_set_shutdown_max(mangrove_app_options *
 // mangrove_app_root.
 //
 // Call it early in main, before the program makes threads or uses what is persistent. Close with
-// mangrove_app_close. Errors: MANGROVE_APP_ERR_POOL, _FOREIGN, _MOVED, _DAMAGED, _TRACKER, _REFUSED, _IO.
+// mangrove_app_close. Errors: MANGROVE_APP_ERR_POOL, _FOREIGN, _MOVED, _DAMAGED, _TRACKER, _REFUSED, _IO,
+// _NO_MEMORY.
 // A crash during the call: the next one finds the state whole, or none.
 mangrove_app_status mangrove_app_open(const char *path,
                                       const mangrove_app_options *options,
@@ -472,7 +475,7 @@ bool mangrove_app_is_new(const mangrove_app *app);
 // a NULL application or another index. Threads: any.
 void **mangrove_app_root(const mangrove_app *app, uint32_t index);
 
-// Waits until everything acknowledged so far is durable, whatever the durability mode.
+// Waits until every write that has returned so far is durable, whatever the durability.
 // Errors: MANGROVE_APP_ERR_POISONED. Threads: any.
 mangrove_app_status mangrove_app_sync(const mangrove_app *app);
 
@@ -496,13 +499,14 @@ mangrove_app_status mangrove_app_client_new(const mangrove_app *app, mangrove_ap
 void mangrove_app_client_free(mangrove_app_client *client);
 
 // Processes one command, `ctx` being what the callbacks get: a read natively, beside other reads, a
-// write in a batch. Returns when it is acknowledged: when the write, or what the read saw, is durable
-// (with interval durability: at once). The results are where process() put them.
+// write in a batch. Returns when the write, or what the read saw, is durable (with interval durability:
+// at once). The results are where process() put them.
 //
-// Errors: MANGROVE_APP_ERR_POISONED, _BROKEN (a write: not durable; with _POISONED it may or may not
-// have run), _NESTED. A crash during the call: the write is there whole or not at all. Complexity: that
-// of process(), plus two uncontended atomic operations for a read, plus the tracking and the log for a write.
-// Threads: one at a time.
+// Errors: MANGROVE_APP_ERR_POISONED, _BROKEN (a write: not durable; with _POISONED it may or may not have run),
+// _MOVED and _FOREIGN (the commit was refused: the write is not durable, and no later one will be), _NESTED, _BATCH
+// (this thread has a batch open; nothing was done). A crash during the call: the write is there whole or not at all.
+// Complexity: that of process(), plus two uncontended atomic operations for a read, plus the tracking and the log
+// for a write. Threads: one at a time.
 mangrove_app_status mangrove_app_cmd(mangrove_app_client *client,
                                      void *ctx);
 

@@ -47,7 +47,8 @@ unsafe impl Send for mangrove_app {}
 /// mangrove_app_root.
 ///
 /// Call it early in main, before the program makes threads or uses what is persistent. Close with
-/// mangrove_app_close. Errors: MANGROVE_APP_ERR_POOL, _FOREIGN, _MOVED, _DAMAGED, _TRACKER, _REFUSED, _IO.
+/// mangrove_app_close. Errors: MANGROVE_APP_ERR_POOL, _FOREIGN, _MOVED, _DAMAGED, _TRACKER, _REFUSED, _IO,
+/// _NO_MEMORY.
 /// A crash during the call: the next one finds the state whole, or none.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mangrove_app_open(
@@ -210,7 +211,7 @@ fn with_runtime(
     })
 }
 
-/// Waits until everything acknowledged so far is durable, whatever the durability mode.
+/// Waits until every write that has returned so far is durable, whatever the durability.
 /// Errors: MANGROVE_APP_ERR_POISONED. Threads: any.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mangrove_app_sync(app: *const mangrove_app) -> mangrove_app_status {

@@ -80,13 +80,14 @@ unsafe fn alone(
 }
 
 /// Processes one command, `ctx` being what the callbacks get: a read natively, beside other reads, a
-/// write in a batch. Returns when it is acknowledged: when the write, or what the read saw, is durable
-/// (with interval durability: at once). The results are where process() put them.
+/// write in a batch. Returns when the write, or what the read saw, is durable (with interval durability:
+/// at once). The results are where process() put them.
 ///
-/// Errors: MANGROVE_APP_ERR_POISONED, _BROKEN (a write: not durable; with _POISONED it may or may not
-/// have run), _NESTED. A crash during the call: the write is there whole or not at all. Complexity: that
-/// of process(), plus two uncontended atomic operations for a read, plus the tracking and the log for a write.
-/// Threads: one at a time.
+/// Errors: MANGROVE_APP_ERR_POISONED, _BROKEN (a write: not durable; with _POISONED it may or may not have run),
+/// _MOVED and _FOREIGN (the commit was refused: the write is not durable, and no later one will be), _NESTED, _BATCH
+/// (this thread has a batch open; nothing was done). A crash during the call: the write is there whole or not at all.
+/// Complexity: that of process(), plus two uncontended atomic operations for a read, plus the tracking and the log
+/// for a write. Threads: one at a time.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mangrove_app_cmd(
     client: *mut mangrove_app_client,

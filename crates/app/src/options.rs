@@ -183,7 +183,7 @@ pub unsafe extern "C" fn mangrove_app_options_set_durability_sync(
     set_option!(guard, options.all.durability(Durability::Sync))
 }
 
-/// Results are acknowledged at once and are durable at most about `milliseconds` (1 to 60000) later. A
+/// Calls return at once, and what they did is durable at most about `milliseconds` (1 to 60000) later. A
 /// crash keeps a prefix of the batches, in the order in which they took effect; mangrove_app_sync
 /// waits.
 #[unsafe(no_mangle)]

@@ -18,7 +18,8 @@ pub struct mangrove_app_counters {
     pub committed: u64,
     /// The number of the newest durable batch; smaller than `committed` while a sync is under way.
     pub durable: u64,
-    /// 1 after the pool was poisoned: writes fail with a status that says why.
+    /// 1 when writes fail, with a status that says why: the pool is poisoned, a command ended halfway, or a commit
+    /// was refused.
     pub failed: u64,
     /// Ranges of bytes that batches committed.
     pub ranges: u64,

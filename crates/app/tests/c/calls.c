@@ -89,7 +89,17 @@ int main(int argc, char **argv) {
     OK(mangrove_app_write(client, fork_inside, NULL));
     CHECK(nested[0] == ENOTSUP && counter == 44);
     pid_t child = fork();
-    if (child == 0) _exit(5);
+    if (child == 0) {
+        /* Combiner and log are its parent's. */
+        ANSWERS(MANGROVE_APP_ERR_BATCH, mangrove_app_read(client, read_counter, &seen));
+        SAYS("forked");
+        ANSWERS(MANGROVE_APP_ERR_BATCH, mangrove_app_write(client, fork_inside, NULL));
+        ANSWERS(MANGROVE_APP_ERR_BATCH, mangrove_app_sync(app));
+        ANSWERS(MANGROVE_APP_ERR_BATCH, mangrove_app_checkpoint(app));
+        ANSWERS(MANGROVE_APP_ERR_BATCH, mangrove_app_compact(app));
+        SAYS("forked");
+        _exit(5);
+    }
     int ended = 0;
     CHECK(child > 0 && waitpid(child, &ended, 0) == child && WEXITSTATUS(ended) == 5);
 

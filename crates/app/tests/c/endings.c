@@ -17,6 +17,9 @@ typedef struct node {
 
 static node *list;
 static long long count, sum;
+/* Freed by the command that ends halfway. */
+static char *large;
+enum { LARGE_BYTES = 1 << 20 };
 static const char *how;
 static mangrove_app *app;
 
@@ -24,6 +27,8 @@ static int init_state(void *user) {
     (void)user;
     count = sum = 0;
     list = NULL;
+    large = malloc(LARGE_BYTES);
+    memset(large, 'L', LARGE_BYTES);
     return 0;
 }
 
@@ -48,6 +53,8 @@ static void *body(void *arg) {
 
 static void end(void *ctx) {
     push(ctx);
+    free(large);
+    large = NULL;
     if (strcmp(how, "segv") == 0) *nowhere = 1;
     if (strcmp(how, "abort") == 0) abort();
     if (strcmp(how, "exit") == 0) exit(7);
@@ -76,6 +83,8 @@ static void check(void) {
         bytes += (long long)strlen(n->text);
     }
     CHECK(nodes == count && bytes == sum);
+    CHECK(large != NULL);
+    for (size_t at = 0; at < LARGE_BYTES; at++) CHECK(large[at] == 'L');
     CHECK(count == 2);
     CHECK(strcmp(list->text, "second") == 0 && strcmp(list->next->text, "first") == 0);
 }
@@ -118,6 +127,8 @@ int main(int argc, char **argv) {
     SAYS("restart");
     ANSWERS(MANGROVE_APP_ERR_BROKEN, mangrove_app_cmd(other, "never"));
     ANSWERS(MANGROVE_APP_ERR_BROKEN, mangrove_app_read(other, end, "never"));
+    /* In memory the block is free, but not durably. */
+    ANSWERS(MANGROVE_APP_ERR_BROKEN, mangrove_app_compact(app));
     mangrove_app_client_free(client);
     mangrove_app_client_free(other);
     ANSWERS(MANGROVE_APP_ERR_BROKEN, mangrove_app_close(app));

@@ -8,7 +8,8 @@
 //! 2. A persistent block that is freed outside a command is freed when the next command begins. So the free is part
 //!    of a batch: it is never durable by itself, and never lost while the process lives.
 //! 3. The code that malloc runs here allocates nothing, takes no lock and uses no thread-local storage: each of the
-//!    three may call malloc.
+//!    three may call malloc. Growing the arena, which does all three, is the exception: it runs in `outside`, so its
+//!    own allocations are the process's.
 
 use crate::alloc::reports::Reports;
 use crate::alloc::write_fence;

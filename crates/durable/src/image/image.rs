@@ -91,7 +91,7 @@ pub(crate) struct State {
     watch: Option<ModulesWatch>,
     /// The set of variables has changed: the next write set must be given the new one.
     variables_changed: AtomicBool,
-    /// A commit failed: memory holds what no atomic group may take.
+    /// A commit failed, or a batch ended without one: memory holds what no atomic group may take.
     failed: AtomicBool,
 }
 
@@ -425,7 +425,7 @@ impl Backing for State {
         let committed = self.take(writes);
         self.raise_fence();
         if committed.is_err() {
-            // Relaxed: read by `close`, which is alone.
+            // Relaxed: read only while no command runs.
             self.failed.store(true, Ordering::Relaxed);
         }
         committed
@@ -486,6 +486,11 @@ impl Backing for State {
             checkpoint_age: stat.pool.map_or(Duration::ZERO, |pool| pool.checkpoint_age),
             waiting_frees: self.registration.waiting_frees(),
         }
+    }
+
+    fn note_failure(&self) {
+        // Relaxed: read only while no command runs.
+        self.failed.store(true, Ordering::Relaxed);
     }
 
     fn release_free_pages(&self) -> Result<u64> {

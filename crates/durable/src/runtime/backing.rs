@@ -101,6 +101,10 @@ pub(crate) trait Backing: Send + Sync {
         Ok(0)
     }
 
+    /// From now on nothing is committed: memory may hold what no atomic group took, and what is free there may be in
+    /// use durably.
+    fn note_failure(&self) {}
+
     /// The error that poisoned the pool, if any: nothing is committed any more. Cheap, since each batch asks.
     fn poisoned(&self) -> Option<Error> {
         None

@@ -184,6 +184,9 @@ impl BatchExecutor {
         if matches!(kept, Error::Broken { .. }) {
             self.broken.store(true, Ordering::Release);
         }
+        if let Some(backing) = &self.backing {
+            backing.note_failure();
+        }
         let first = self.failure.get_or_init(|| kept).clone();
         // Release, with the Acquire in `failure`.
         self.failed.store(true, Ordering::Release);

@@ -150,7 +150,13 @@ impl Runtime {
         if self.batch.is_mine() {
             return Err(commit_first());
         }
-        Ok(())
+        self.refuse_child()
+    }
+
+    /// Refuses a child of fork: the combiner and the log are its parent's.
+    #[inline]
+    fn refuse_child(&self) -> Result<()> {
+        if self.forks == split_allocation::forks() { Ok(()) } else { Err(forked()) }
     }
 
     /// See [`Client::read`].
@@ -374,6 +380,7 @@ impl Runtime {
     /// The medium failed, now or before; `Nested` inside a command.
     pub fn sync(&self) -> Result<()> {
         outside_commands()?;
+        self.refuse_child()?;
         self.executor.backing().sync().map_err(|error| self.executor.fail_medium(error))
     }
 
@@ -386,6 +393,7 @@ impl Runtime {
             return Ok(());
         }
         outside_commands()?;
+        self.refuse_child()?;
         self.executor.backing().sync_to(ticket).map_err(|error| self.executor.fail_medium(error))
     }
 
@@ -404,6 +412,7 @@ impl Runtime {
     /// The medium failed, now or before; `Nested` inside a command.
     pub fn checkpoint(&self) -> Result<()> {
         outside_commands()?;
+        self.refuse_child()?;
         self.executor.backing().checkpoint().map_err(|error| self.executor.fail(error))
     }
 
@@ -412,12 +421,24 @@ impl Runtime {
     /// meanwhile.
     ///
     /// # Errors
-    /// The medium failed, now or before; `Nested` inside a command.
+    /// The medium failed, now or before; `Nested` inside a command; `Batch` while this thread has a batch open.
     pub fn page_out_loaded(&self) -> Result<()> {
         outside_commands()?;
         self.may_wait_for_batches()?;
+        if self.combiner.reads_here() {
+            return Err(Error::Nested);
+        }
         let mut given = Ok(());
-        self.combiner.exclusive(|| given = self.executor.backing().page_out_loaded());
+        self.combiner.exclusive(|| {
+            // Blocks that were freed outside commands have their list in themselves, and no flush knows of that.
+            let freed = if self.executor.has_deferred() {
+                // SAFETY: alone, and no batch is open.
+                unsafe { self.executor.commit_batch(0) }.map(drop)
+            } else {
+                Ok(())
+            };
+            given = freed.and_then(|()| self.executor.backing().page_out_loaded());
+        });
         given.map_err(|error| self.executor.fail(error))
     }
 
@@ -431,7 +452,13 @@ impl Runtime {
     pub fn compact(&self) -> Result<u64> {
         outside_commands()?;
         let mut given = Ok(0);
-        let mut release = || given = self.executor.backing().release_free_pages();
+        let mut release = || {
+            given = match self.executor.refusal() {
+                // Memory may have freed what is durably in use.
+                Some(error) => Err(error),
+                None => self.executor.backing().release_free_pages(),
+            }
+        };
         // Durable-order: what freed the pages is committed before they are released (`image/free_space.rs`).
         if is_left_out() {
             release();
@@ -525,10 +552,7 @@ impl Runtime {
         if in_tracked_call() {
             return Err(Error::Nested);
         }
-        if self.forks != split_allocation::forks() {
-            return Err(forked());
-        }
-        Ok(())
+        self.refuse_child()
     }
 
     #[cold]
@@ -640,8 +664,12 @@ impl Runtime {
     /// # Errors
     /// `Server` while clients are alive, `Batch` while a batch is open: the runtime stays open, but this handle to it
     /// is gone, so drop the clients and commit the batch first. Otherwise the medium's error, after which the pool
-    /// opens by recovery.
+    /// opens by recovery. (After `Broken` it stays locked until the process ends.)
     pub fn close(self: Arc<Self>) -> Result<()> {
+        if let Err(error) = self.refuse_child() {
+            std::mem::forget(self);
+            return Err(error);
+        }
         let mut this = self;
         if this.has_open_batch() {
             return Err(Error::Batch {
@@ -674,7 +702,8 @@ impl Client {
     /// and the ticket that must be durable before the result is reported.
     ///
     /// # Errors
-    /// `Broken`: memory holds half a command. `Nested`: called from inside a command.
+    /// `Broken`: memory holds half a command. `Nested`: called from inside a command. `Batch`: this thread has a batch
+    /// open.
     #[inline]
     pub fn read<R>(&mut self, call: impl FnOnce() -> R) -> Result<(R, Ticket)> {
         // SAFETY: the slot is this client's, which is borrowed.
@@ -699,8 +728,9 @@ impl Client {
     /// for the ticket ([`Runtime::wait`]).
     ///
     /// # Errors
-    /// `Poisoned` and `Broken` are final: the commands did not run, or their batch never becomes durable. `Nested`:
-    /// called from inside a command; nothing was done.
+    /// `Poisoned`, `Broken` and a refused commit (`Moved`, `Foreign`) are final: the commands did not run, or their
+    /// batch never becomes durable. `Nested`: called from inside a command; `Batch`: this thread has a batch open.
+    /// Nothing was done then.
     ///
     /// # Safety
     /// `command` is sound to call with each of `args`, on any thread, while no other command or read runs.
