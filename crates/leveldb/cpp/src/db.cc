@@ -125,7 +125,7 @@ public:
         if (!status.ok()) return NewErrorIterator(status);
         leveldb_readoptions_t *reads = leveldb_readoptions_create();
         leveldb_readoptions_set_snapshot(reads, instant);
-        Iterator *iterator = new DbIterator(leveldb_create_iterator(engine_, reads));
+        Iterator *iterator = new DbIterator(leveldb_create_iterator(engine_, reads), memory_);
         leveldb_readoptions_destroy(reads);
         return iterator;
     }

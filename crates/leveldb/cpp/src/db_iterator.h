@@ -2,6 +2,9 @@
 #ifndef MANGROVE_LEVELDB_DB_ITERATOR_H
 #define MANGROVE_LEVELDB_DB_ITERATOR_H
 
+#include <memory>
+#include <utility>
+
 #include "engine.h"
 #include "leveldb/c.h"
 #include "leveldb/iterator.h"
@@ -12,7 +15,9 @@ namespace leveldb {
 // between two moves.
 class DbIterator final : public Iterator {
 public:
-    explicit DbIterator(leveldb_iterator_t *engine) : engine_(engine), record_(*mangrove_leveldb_iter_record(engine)) {}
+    // `owner` has what the engine refers to, its comparator for instance, and lives as long as the iterator.
+    DbIterator(leveldb_iterator_t *engine, std::shared_ptr<const void> owner)
+        : owner_(std::move(owner)), engine_(engine), record_(*mangrove_leveldb_iter_record(engine)) {}
     ~DbIterator() override;
 
     bool Valid() const override { return record_.key != nullptr; }
@@ -26,6 +31,7 @@ public:
     Status status() const override;
 
 private:
+    const std::shared_ptr<const void> owner_;
     leveldb_iterator_t *const engine_;
     const mangrove_leveldb_record &record_;
 };

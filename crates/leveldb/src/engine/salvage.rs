@@ -20,9 +20,9 @@ pub(crate) fn replace_pool(directory: &Path) -> Result<()> {
     let (pool, new, lost) = (catalog::pool(directory), directory.join(SALVAGED), directory.join(LOST));
     let made = std::fs::create_dir_all(&lost);
     made.map_err(|e| Failure::io("create", &lost, &e))?;
+    // Of an earlier repair that was killed: what it made, or after the exchange the damaged pool.
     if new.exists() {
-        // Whole, but of an earlier repair that was killed.
-        std::fs::remove_dir_all(&new).map_err(|e| Failure::io("remove", &new, &e))?;
+        move_to_lost(&new, &free_name(&lost).0)?;
     }
     let report = Map::salvage(&pool, &new, |_| ControlFlow::Continue(()))?;
     let (place, text) = free_name(&lost);
@@ -30,7 +30,11 @@ pub(crate) fn replace_pool(directory: &Path) -> Result<()> {
     std::fs::write(&text, list).map_err(|e| Failure::io("write", &text, &e))?;
     // In one step, so that a process that is killed leaves a pool in either case.
     exchange(&pool, &new).map_err(|e| Failure::io("exchange the pool with", &new, &e))?;
-    std::fs::rename(&new, &place).map_err(|e| Failure::io("move the damaged pool to", &place, &e))
+    move_to_lost(&new, &place)
+}
+
+fn move_to_lost(pool: &Path, place: &Path) -> Result<()> {
+    std::fs::rename(pool, place).map_err(|e| Failure::io("move a damaged pool to", place, &e))
 }
 
 /// The first number that no lost pool has yet: its directory and its list.

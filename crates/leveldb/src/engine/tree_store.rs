@@ -280,11 +280,13 @@ impl TreeStore {
         let synced = self.read(|tree| -> Result<u64> {
             let record = tree.get(key, number.unwrap_or(u64::MAX));
             must_have_answered(tree.order())?;
+            // An absent key may have been deleted just now. Before `found`, which may overwrite the key: in C++ it may
+            // lie in the string that gets the value.
+            let synced = if number.is_none() { self.unacked_syncs.last_sync_of(key) } else { 0 };
             if let Some(record) = record {
                 found(record.value());
             }
-            // An absent key may have been deleted just now.
-            Ok(if number.is_none() { self.unacked_syncs.last_sync_of(key) } else { 0 })
+            Ok(synced)
         })??;
         self.wait_durable(synced)
     }

@@ -73,7 +73,9 @@ impl<'a> DatabaseRecords<'a> {
                 let is_older = match &self.last {
                     LastVersion { is_there: true, key, change } => match key.as_slice().cmp(version.key) {
                         std::cmp::Ordering::Less => false,
-                        std::cmp::Ordering::Equal if version.change < *change => true,
+                        // The same one twice: LevelDB's repair takes every table file that it finds, and so those
+                        // that a compaction wrote before it was killed beside those that it read.
+                        std::cmp::Ordering::Equal if version.change <= *change => true,
                         _ => return Err(UnreadReason::Disordered),
                     },
                     _ => false,
@@ -228,6 +230,14 @@ mod tests {
         let expected = expected.map(|(key, value)| (key.to_owned(), value.to_owned()));
         assert_eq!((found, ended), (BTreeMap::from(expected), Ok(true)));
         assert_eq!(read(&[]), (BTreeMap::new(), Ok(true)));
+    }
+
+    /// As LevelDB's repair leaves it that found a table beside those that it was written from.
+    #[test]
+    fn a_record_that_is_in_two_files_counts_once() {
+        let table = table(&[&[("a", 1, Some("one")), ("b", 3, None), ("b", 2, Some("two"))]]);
+        let files = [(0, "a", table.clone()), (0, "a", table)];
+        assert_eq!(read(&files), (BTreeMap::from([("a".to_owned(), "one".to_owned())]), Ok(true)));
     }
 
     #[test]
