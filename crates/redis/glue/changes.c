@@ -85,11 +85,18 @@ void __real_touchWatchedKey(serverDb *db, robj *key);
 void __wrap_touchWatchedKey(serverDb *db, robj *key) {
     HOOKED(TOUCH);
     if (!left_out("touch")) changes_key(db->id, key);
+    /* It runs natively, and looks keys up: such a look must not move entries of a table that grows. */
+    bool tracked = inside && !left_out("touch-moves");
+    if (tracked) policy_outside();
     __real_touchWatchedKey(db, key);
+    if (tracked) policy_inside();
 }
 
 void __real_touchAllWatchedKeysInDb(serverDb *emptied, serverDb *replaced_with);
 void __wrap_touchAllWatchedKeysInDb(serverDb *emptied, serverDb *replaced_with) {
     changes_all();
+    bool tracked = inside;
+    if (tracked) policy_outside();
     __real_touchAllWatchedKeysInDb(emptied, replaced_with);
+    if (tracked) policy_inside();
 }

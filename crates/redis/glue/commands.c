@@ -22,6 +22,12 @@ static bool is_compressed_list(client *c) {
     return value->encoding == OBJ_ENCODING_QUICKLIST && ((const quicklist *)value->ptr)->compress;
 }
 
+/* A scan deletes keys that have expired, and then moves entries of their buckets together. In a cluster it frees the
+ * table of a slot whose last keys these were. */
+static bool scan_only_reads(client *c) {
+    return !server.cluster_enabled && kvstoreSize(c->db->expires) == 0;
+}
+
 static void tracked_command(client *c) {
     struct serverCommand *cmd = c->cmd;
     serverCommandProc *ours = cmd->proc;
@@ -29,8 +35,8 @@ static void tracked_command(client *c) {
     if (importing && !inside && !server.in_exec) import_slice();
     /* The server compares `c->cmd->proc` with functions of its own inside the call. */
     cmd->proc = real_proc[cmd->id];
-    bool only_reads =
-        !(cmd->flags & CMD_WRITE) && cmd->group != COMMAND_GROUP_HYPERLOGLOG && cmd->proc != scanCommand;
+    bool only_reads = !(cmd->flags & CMD_WRITE) && cmd->group != COMMAND_GROUP_HYPERLOGLOG;
+    if (cmd->proc == scanCommand) only_reads = scan_only_reads(c);
     if (only_reads && !is_compressed_list(c)) {
         cmd->proc(c);
     } else {
@@ -146,8 +152,7 @@ void __wrap_processClientsWaitingReplicas(void) {
 static bool changes_keyspace(struct serverCommand *cmd) {
     if (cmd->proc == debugCommand || cmd->proc == migrateCommand) return false;
     if (cmd->proc == pfcountCommand) return true;
-    /* A table of a slot whose last keys have expired is freed after the scan. */
-    if (cmd->proc == scanCommand) return server.cluster_enabled;
+    if (cmd->proc == scanCommand) return true;
     /* Reading a compressed list unpacks and packs its nodes. */
     if (cmd->group == COMMAND_GROUP_LIST || cmd->proc == sortroCommand || cmd->proc == dumpCommand) return true;
     /* The interpreter is transient: functions.c keeps the sources. */

@@ -244,10 +244,15 @@ static int let_go(void) {
 static bool parked_inside;
 static long long calls_before_script;
 
+/* A round has come inside of the script that runs. */
+static bool in_inner;
+
 int __real_scriptPrepareForRun(scriptRunCtx *, client *, client *, const char *, uint64_t, int);
 int __wrap_scriptPrepareForRun(scriptRunCtx *context, client *engine, client *caller, const char *name, uint64_t flags,
                                int read_only) {
     calls_before_script = tracked_calls;
+    /* Another script of this round may have let rounds in. */
+    in_inner = false;
     return __real_scriptPrepareForRun(context, engine, caller, name, flags, read_only);
 }
 
@@ -282,7 +287,6 @@ static int inner_round(bool first) {
 }
 
 int __wrap_handleClientsWithPendingWrites(void) {
-    static bool in_inner;
     HOOKED(PENDING);
     if (!app || starting) return __real_handleClientsWithPendingWrites();
     if (inside || server.in_exec || scriptIsRunning()) {

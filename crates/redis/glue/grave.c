@@ -35,7 +35,18 @@ void grave_bury(kvstore *keys, kvstore *expires) {
 
 static void bury_value(void *value) {
     grave_t *g = zcalloc(sizeof *g);
-    g->value = value;
+    robj *v = value;
+    if (!mangrove_app_is_persistent(v) && !left_out("grave-of-requests")) {
+        /* SET over a value exchanges the contents of the two: the old one lies in the object of the request. */
+        robj *kept = createObject(v->type, v->ptr);
+        kept->encoding = v->encoding;
+        v->type = OBJ_STRING;
+        v->encoding = OBJ_ENCODING_INT;
+        v->ptr = NULL;
+        decrRefCount(v);
+        v = kept;
+    }
+    g->value = v;
     push(g, 1);
 }
 

@@ -385,3 +385,67 @@ fn a_read_waits_for_the_units_that_changed_its_keys_and_for_no_other() {
         assert!(overtaking.contains(&leaks), "without {without}; held: {held:?}");
     }
 }
+
+/// SET exchanges the contents of the old value's object and the request's, and frees the latter later.
+#[test]
+fn a_long_value_that_set_has_replaced_is_freed_after_a_kill() {
+    if !is_built() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let mut server = Server::serving(dir.path(), &[]);
+    for round in 0..200 {
+        let fields: Vec<Vec<u8>> = (0..1000).map(|field| format!("{round} {field}").into_bytes()).collect();
+        let mut command = vec![&b"HSET"[..], b"key"];
+        fields.iter().for_each(|field| command.extend([field.as_slice(), b"v"]));
+        assert_eq!(server.ask(&command).unwrap(), ":1000\r\n");
+    }
+    assert_eq!(server.ask(&[b"SET", b"key", &[b's'; 100]]).unwrap(), "+OK\r\n");
+    server.child.kill().unwrap();
+    server.child.wait().unwrap();
+    let server = Server::serving(dir.path(), &[]);
+    assert_eq!(server.ask(&[b"GET", b"key"]).unwrap(), "s".repeat(100));
+    let is_freed = |_| {
+        std::thread::sleep(POLL);
+        server.ask(&[b"INFO"]).expect("an answer").contains("mangrove_grave_objects:0\r\n")
+    };
+    assert!((0..POLLS).any(is_freed), "{}", server.log());
+}
+
+/// WATCH is told natively of each change, inside the command that changes, and looks the key up.
+#[test]
+fn a_watched_key_that_had_expired_moves_no_other_key() {
+    const WATCHED: u32 = 50;
+    if !is_built() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let mut server = Server::start(dir.path(), &["--activerehashing", "no", "--enable-debug-command", "yes"]);
+    assert!(server.is_up(), "{}", server.log());
+    assert_eq!(server.ask(&[b"DEBUG", b"SET-ACTIVE-EXPIRE", b"0"]).unwrap(), "+OK\r\n");
+    let name = |kind: &str, number: u32| format!("{kind}{number}").into_bytes();
+    for number in 0..WATCHED {
+        assert_eq!(server.ask(&[b"SET", &name("watched", number), b"1", b"PX", b"1"]).unwrap(), "+OK\r\n");
+    }
+    let mut keys = 0;
+    // Until the table grows, which then moves entries with each look that may.
+    while server.ask(&[b"INFO", b"memory"]).unwrap().contains("mem_overhead_db_hashtable_rehashing:0\r\n") {
+        for number in keys..keys + 200 {
+            assert_eq!(server.ask(&[b"SET", &name("key", number), b"1"]).unwrap(), "+OK\r\n");
+        }
+        keys += 200;
+        assert!(keys < 200_000, "the table never grew");
+    }
+    let all: Vec<String> = (0..WATCHED).map(|number| format!("watched{number}")).collect();
+    let mut watching = server.send(&format!("WATCH {}", all.join(" ")));
+    watching.read_exact(&mut [0; 5]).unwrap();
+    for number in 0..WATCHED {
+        assert_eq!(server.ask(&[b"SET", &name("watched", number), b"2"]).unwrap(), "+OK\r\n");
+    }
+    server.child.kill().unwrap();
+    server.child.wait().unwrap();
+    let server = Server::serving(dir.path(), &[]);
+    let lost: Vec<u32> =
+        (0..keys).filter(|key| server.ask(&[b"GET", &name("key", *key)]).unwrap() != "1").collect();
+    assert!(lost.is_empty(), "{} of {keys} keys: {lost:?}", lost.len());
+}
