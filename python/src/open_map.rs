@@ -139,9 +139,12 @@ impl OpenMap {
         py: Python<'_>,
         work: impl FnOnce(&Map) -> mangrove::Result<T> + Send,
     ) -> PyResult<T> {
-        let map = self.share(py)?;
+        let mut map = self.share(py)?;
         if !map.is_recovered() {
+            // A signal handler that closes the map waits for all shares.
+            drop(map);
             self.wait(py, |map, _| map.wait_recovered())?;
+            map = self.share(py)?;
         }
         // Never taken back: what was not waited for may be undurable at any later time.
         self.undurable.fetch_add(1, Ordering::Relaxed);
