@@ -1,13 +1,18 @@
 //! Durable transactions as a subject: bytes of a small working copy, changed by an executor with its commit protocol;
 //! an array as reference.
 //!
-//! It has several forms. In one the ownership records isolate, with solo mode now and then. In the others the model of
-//! transactional hardware does (on disks, one lock, and durability by interval). With persistent caches the commits of
-//! the second form wait for no other thread. Two forms have the protocols of the SPHT-eADR dissertation: with volatile
-//! caches SPHT, isolated by the model and by one lock; with persistent ones SPHT-eADR, without and with flushes,
-//! isolated by the model. The last ones have the pairs of executor and protocol that are left, each where it differs
-//! from all others: one lock with the automatic protocol everywhere, and with both kinds of SPHT-eADR; and the model on
-//! disks.
+//! What isolates the transactions, and how they commit, in each form:
+//!
+//! | form | executor | protocol with volatile caches; with persistent ones (on disks: automatic) |
+//! |---|---|---|
+//! | `RECORDS` | ownership records, with solo mode now and then | automatic |
+//! | `OTHER` | the model of hardware; on disks one lock, durable by interval | automatic; automatic with gaps |
+//! | `STAMPS` | the model of hardware; on disks one lock | SPHT; SPHT-eADR |
+//! | `STAMPS_TOO` | one lock; with persistent caches the model of hardware | SPHT; SPHT-eADR with flushes |
+//! | `LOCK` | one lock | automatic; automatic with gaps |
+//! | `LOCK_STAMPS` | one lock | SPHT; SPHT-eADR |
+//! | `LOCK_FLUSH` | one lock | SPHT; SPHT-eADR with flushes |
+//! | `MODEL` | the model of hardware | automatic |
 
 use crate::engines::subject::{Promised, Subject};
 use crate::machine::cursor::CrashDomain;
@@ -28,12 +33,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub(super) const LEN: u64 = 32 << 10;
 const RING_BYTES: u64 = 4096;
 const LOGS: usize = 2;
-/// The forms: ownership records, the model of hardware, and the model with time stamps in two ways.
+/// The forms: see the table above.
 pub(crate) const RECORDS: u8 = 0;
 pub(crate) const OTHER: u8 = 1;
 pub(crate) const STAMPS: u8 = 2;
 pub(crate) const STAMPS_TOO: u8 = 3;
-/// Further forms: one lock, one lock with SPHT-eADR without and with flushes, and the model on disks.
 pub(crate) const LOCK: u8 = 4;
 pub(crate) const LOCK_STAMPS: u8 = 5;
 pub(crate) const LOCK_FLUSH: u8 = 6;

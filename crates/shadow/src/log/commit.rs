@@ -172,7 +172,8 @@ impl Rings {
         self.make_space(writer.log, writer.position + bytes)
     }
 
-    /// Draws the number of the writer's atomic group. From here on all other threads wait for `publish`.
+    /// Draws the number of the writer's atomic group. Until `publish`, no atomic group of this or a later number
+    /// becomes durable or is applied.
     #[inline(always)]
     pub(crate) fn number(&self, writer: &mut LogWriter) -> u64 {
         writer.seq = self.handover.begin(writer.log);
@@ -363,7 +364,7 @@ impl Rings {
         }
     }
 
-    /// Gives back what `reserve` took, instead of `number`.
+    /// Gives back what `reserve` took, when no number will be drawn.
     pub(crate) fn unreserve(&self, writer: &mut LogWriter) {
         if writer.spilled.take().is_some() {
             self.spill_area.release(None);
@@ -445,7 +446,7 @@ impl Rings {
     }
 
     /// Puts the words of the writer into the ring. Short atomic groups are copied and summed at once, and no padding is
-    /// written; a crash before the head was stored leaves the checksum of nothing that is there.
+    /// written: after a crash before the head was stored, no checksum fits what is there.
     #[inline]
     fn put_words(&self, writer: &mut LogWriter) {
         let (place, bytes) = (writer.place, writer.bytes);

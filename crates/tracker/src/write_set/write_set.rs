@@ -2,7 +2,7 @@
 //!
 //! Small writes become blocks, which a table deduplicates. Large ones (one memcpy, one read(2)) become ranges.
 //! Writes into *exact* ranges keep their bytes. Changes of mappings become events. A `WriteSet` never calls the
-//! global allocator between [`WriteSet::clear`] calls, so a tracker may fill it in the middle of `malloc`.
+//! global allocator in a tracked call, so a tracker may fill it in the middle of `malloc`.
 
 use crate::error::{Error, Result};
 use crate::own_memory;
@@ -126,7 +126,7 @@ impl WriteSet {
     }
 
     /// Sets the ranges (address, length) whose written bytes are wanted exactly: see [`WriteSet::exact`]. Replaces
-    /// earlier ones; call it while the set is empty. It allocates, so never call it in a tracked call.
+    /// earlier ones; bytes recorded for those stay recorded. It allocates, so never call it in a tracked call.
     pub fn set_exact(&mut self, ranges: &[(usize, usize)]) {
         self.exact_ranges = ExactRanges::new(ranges);
         self.generation += 1;

@@ -2,7 +2,8 @@
 //!
 //! Hand-written machine code; `recompiler/run/context.rs` lays out everything that it addresses absolutely. Rules:
 //! - only `enter` touches memory below the program's stack pointer (its red zone);
-//! - stubs keep every register; they may change flags, because records run where flags are dead or saved.
+//! - stubs keep every register, but `slow_copy` may change rax, rcx and r8 to r11; they may change flags, because
+//!   records run where flags are dead or saved.
 
 use super::context::{
     EXACT_END, EXACT_PAGES, EXACT_SHADOWS, FILTER, FILTER_SLOTS, GRANULE_BYTES, GRANULES_FULL, LARGE_END,
