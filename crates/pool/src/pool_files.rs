@@ -235,6 +235,11 @@ impl PoolFile {
         self.file.prepare_range(offset, len, site).map_err(|e| FileError::new(self.path.clone(), e))
     }
 
+    /// See [`StorageFile::keep_from_children`].
+    pub(crate) fn keep_from_children(&self) {
+        self.file.keep_from_children();
+    }
+
     pub(crate) fn lock(&self, kind: LockKind) -> Result<bool> {
         self.file.lock(kind).map_err(|e| self.error("lock", &e))
     }

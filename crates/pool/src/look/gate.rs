@@ -57,6 +57,8 @@ impl CheckpointGate {
     /// Where the file system has no such locks there are no readers beside a writer either.
     pub(crate) fn begin<'a>(&mut self, image: &'a PoolFile, image_bytes: u64) -> Running<'a> {
         let Some(fd) = image.fd() else { return Running { fd: None } };
+        // A child that outlives this process would hold the locks.
+        image.keep_from_children();
         let more = Duration::from_millis(image_bytes / (BYTES_PER_SECOND / 1000));
         let until = Instant::now() + (PATIENCE + more).min(PATIENCE_MAX) / self.divisor;
         loop {

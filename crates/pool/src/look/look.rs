@@ -114,6 +114,7 @@ fn try_once(directory: &Path, options: &PoolOptions, until: Instant) -> Result<T
         return Ok(Tried::NotSo);
     };
     let Some(fd) = image.fd() else { return Ok(Tried::NotSo) };
+    image.keep_from_children();
     let reading = match Reading::enter(fd, until) {
         Entered::Reading(reading) => reading,
         Entered::Checkpoint => return Ok(Tried::Overtaken),

@@ -295,6 +295,10 @@ impl StorageFile for FaultyFile {
         }
     }
 
+    fn keep_from_children(&self) {
+        self.inner.keep_from_children();
+    }
+
     fn lock(&self, kind: LockKind) -> io::Result<bool> {
         self.inner.lock(kind)
     }

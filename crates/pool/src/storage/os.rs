@@ -28,7 +28,7 @@ struct HeldDirectory {
 }
 
 struct OsFile {
-    /// Since the first try to lock it. Dropped after the unlocking, and before the file is closed.
+    /// Since the first try to lock it, in whatever way. Dropped after the unlocking, and before the file is closed.
     kept: OnceLock<Option<KeptFromChildren>>,
     file: Arc<File>,
     /// The second handle for durable writes; `None` inside: not possible here. Decided once, at the first write at
@@ -318,8 +318,12 @@ impl StorageFile for OsFile {
         file::punch(&self.file, offset, len)
     }
 
-    fn lock(&self, kind: LockKind) -> io::Result<bool> {
+    fn keep_from_children(&self) {
         self.kept.get_or_init(|| KeptFromChildren::of(&self.file));
+    }
+
+    fn lock(&self, kind: LockKind) -> io::Result<bool> {
+        self.keep_from_children();
         let locked = file::try_lock(&self.file, kind == LockKind::Exclusive)?;
         if locked {
             self.locked.get_or_init(ProcessMark::here);

@@ -287,6 +287,10 @@ pub trait StorageFile: Send + Sync {
     /// The operating system's.
     fn lock(&self, kind: LockKind) -> io::Result<bool>;
 
+    /// Children of fork do not get the file from now on: its locks shall end with this process. For locks by other ways
+    /// than `lock`.
+    fn keep_from_children(&self) {}
+
     /// True when `write_durable` bypasses the page cache (for `stat`).
     fn is_direct(&self) -> bool {
         false
