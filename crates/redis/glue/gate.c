@@ -324,6 +324,8 @@ int __real_writeToClient(client *c);
 int writeToClient(client *c) {
     HOOKED(WRITE);
     if (app && !releasing && !starting && c->conn && c->conn->fd >= 0 && !left_out("writeToClient")) {
+        /* Functions and replication write to the state at the end of a batch, which may be what this tells. */
+        if (!inside && !server.in_exec && !scriptIsRunning()) collect();
         place_t *p = place_of(c);
         uint64_t batch = needed();
         bool waits = p->client == c->id && p->batch;

@@ -10,6 +10,7 @@ mod beneath;
 mod builds;
 mod daemon;
 mod detached;
+mod lock;
 mod metrics;
 mod request;
 mod start;

@@ -2,7 +2,7 @@
 
 use crate::builds::{Build, Builds};
 use crate::request::{ReplyDurability, Request};
-use crate::{address, daemon, metrics, state};
+use crate::{address, daemon, lock, metrics, state};
 use anyhow::{Context, Result, bail};
 use rustix::fs::{Access, access};
 use std::os::unix::process::CommandExt;
@@ -85,6 +85,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
     let request = Request::parse(arguments)?;
     let builds = Builds::find(request.builds.as_deref())?;
     let dir = request.dir()?;
+    let lock = lock::for_server(&dir)?;
     let choice = choose(&builds, &dir)?;
     check_rights(&dir, choice.exists.then_some(&choice.state))?;
     // Where a state exists, the server knows whether it counts, and refuses.
@@ -102,6 +103,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
     let mut server = command(&request, &choice);
     server.env("MANGROVE_REDIS_APPENDONLY_IN", request.place_of("appendonly"));
     address::ask_for(&mut server, &request, &dir);
+    lock::keep(&lock)?;
     let error = server.exec();
     Err(error).with_context(|| format!("cannot start {}", choice.build.server().display()))
 }

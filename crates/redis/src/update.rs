@@ -3,6 +3,7 @@
 
 use crate::beneath::beneath;
 use crate::builds::Builds;
+use crate::lock;
 use crate::request::{Request, Usage};
 use crate::start::{StartChoice, choose, command};
 use crate::state;
@@ -24,6 +25,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
     }
     let builds = Builds::find(request.builds.as_deref())?;
     let dir = request.existing_dir()?;
+    let _lock = lock::for_update(&dir)?;
     let newest = builds.current()?;
     let old = choose(&builds, &dir)?;
     if !old.exists || old.build.id == newest.id {

@@ -83,6 +83,29 @@ fn an_update_keeps_every_key_whatever_the_configuration_evicts_and_the_build_tha
     assert!(!missing.status.success() && !place.path().join("nowhere").exists(), "{}", text(&missing));
 }
 
+/// What a server acknowledges while an update copies would be lost with the old state.
+#[test]
+fn a_server_and_an_update_keep_each_other_out() {
+    if !is_built() {
+        return;
+    }
+    let place = tempfile::tempdir().unwrap();
+    let dir = place.path().join("d");
+    std::fs::create_dir(&dir).unwrap();
+    let words = ["--port", "0", "--unixsocket", "s", "--dir", dir.to_str().unwrap()];
+    let update = std::fs::File::open(&dir).unwrap();
+    update.try_lock().unwrap();
+    let output = launcher(&words, &builds(), place.path());
+    assert!(!output.status.success() && text(&output).contains("an update of"), "{}", text(&output));
+    drop(update);
+    let server = Server::serving(&dir, &[]);
+    let output = launcher(&["update", "--dir", dir.to_str().unwrap()], &builds(), place.path());
+    assert!(!output.status.success() && text(&output).contains("is at work in"), "{}", text(&output));
+    drop(server);
+    let output = launcher(&["update", "--dir", dir.to_str().unwrap()], &builds(), place.path());
+    assert!(output.status.success() && text(&output).contains("nothing to update"), "{}", text(&output));
+}
+
 /// A state that `KEYS` keys are in, and two builds, of which the older one made it.
 fn to_be_updated(place: &Path) -> (PathBuf, PathBuf) {
     let dir = place.join("d");
