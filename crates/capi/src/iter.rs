@@ -315,6 +315,7 @@ pub unsafe extern "C" fn mangrove_snapshot_iter(
         let (iter, snapshot, bounds) = unsafe {
             (out(iter, std::ptr::null_mut(), "iter")?, handle(snapshot, "snapshot")?, range_bounds(range)?)
         };
+        snapshot.0.must_be_here()?;
         *iter = give(mangrove_iter::new(Arc::clone(&snapshot.0), bounds));
         Ok(MANGROVE_OK)
     })

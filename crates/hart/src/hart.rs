@@ -119,6 +119,12 @@ impl Hart {
             || (0..64).step_by(8).all(|at| region.word(at).load(Ordering::Relaxed) == 0)
     }
 
+    /// Runs `work` while no write is under way.
+    pub fn without_writers<T>(&self, work: impl FnOnce() -> T) -> T {
+        let _exclusive = self.writer_gate.close();
+        work()
+    }
+
     pub(crate) fn assemble(
         region: Region,
         geometry: Geometry,

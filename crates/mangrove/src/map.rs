@@ -428,7 +428,10 @@ impl Map {
     /// [`Error::Poisoned`] or [`Error::Io`].
     pub fn checkpoint(&self) -> Result<()> {
         self.sync()?;
-        Ok(self.engine()?.pool().checkpoint()?)
+        let engine = self.engine()?;
+        let checkpoint = || engine.pool().checkpoint();
+        // It ends a bulk load, after which nothing is written: no write may be under way.
+        Ok(if engine.pool().is_loading() { engine.hart.without_writers(checkpoint) } else { checkpoint() }?)
     }
 
     /// Gives disk space and memory of deleted records back: moves what is left together, so that whole segments
@@ -437,12 +440,17 @@ impl Map {
     /// stays with the pool. A map on the file medium does it by itself, too, when much has become free
     /// ([`MapOptions::background_compaction`]).
     ///
+    /// A map that is being loaded in bulk is not compacted.
+    ///
     /// Snapshots that live meanwhile keep copies of what moves, and expire if these are too many. Time: a walk over all
     /// records, about a microsecond for each that moves, and a checkpoint.
     ///
     /// # Errors
     /// [`Error::ReadOnly`]: nothing changed. [`Error::Poisoned`] and [`Error::Io`].
     pub fn compact(&self) -> Result<CompactReport> {
+        if self.engine()?.pool().is_loading() {
+            return Ok(CompactReport::new(mangrove_hart::Compaction::default()));
+        }
         Ok(CompactReport::new(self.engine()?.hart.compact().map_err(|e| self.failed(e))?))
     }
 

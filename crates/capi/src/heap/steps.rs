@@ -64,8 +64,11 @@ unsafe fn end(tx: *mut *mut mangrove_tx, answer: BodyAnswer) -> crate::status::A
     // SAFETY: the header's contract for out-parameters; what it holds is only compared.
     let number = unsafe { tx.as_ref() }.ok_or_else(|| Failure::invalid("'tx' is NULL"))?.addr();
     // SAFETY: as above.
+    // A signal handler that interrupted the transaction must not take its handle.
     let inside = enter()?;
     let frame = find(number);
+    // SAFETY: as above.
+    let tx = unsafe { out(tx, null_mut(), "tx")? };
     // SAFETY: linked, so it is there, and this thread's.
     if frame.is_null() || unsafe { !(*frame).place.is_null() || (*frame).busy.get() } {
         return Err(Failure::new(
@@ -73,8 +76,6 @@ unsafe fn end(tx: *mut *mut mangrove_tx, answer: BodyAnswer) -> crate::status::A
             "this thread has begun no such transaction by mangrove_tx_begin, or it has ended",
         ));
     }
-    // SAFETY: as above.
-    let tx = unsafe { out(tx, null_mut(), "tx")? };
     let mut run = number;
     loop {
         match (conclude(&inside, run, answer)?, answer) {

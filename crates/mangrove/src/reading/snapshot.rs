@@ -47,6 +47,15 @@ impl<'map> Snapshot<'map> {
         Self { inner: LeftInChild::new(inner), path, owner: None }
     }
 
+    /// Fails in a child of the process that made it, as every use does.
+    ///
+    /// # Errors
+    /// [`crate::Error::Unsupported`].
+    #[doc(hidden)]
+    pub fn must_be_here(&self) -> Result<()> {
+        self.here().map(drop)
+    }
+
     /// The snapshot, unless this is a child of the process that made it.
     fn here(&self) -> Result<&mangrove_hart::Snapshot<'map>> {
         if self.inner.is_here() {

@@ -175,6 +175,48 @@ fn a_pool_whose_map_was_never_made_is_made_now() {
     }
 }
 
+/// On memory each store of the root's first line may be the last before the process is killed.
+#[test]
+fn a_map_that_was_made_in_part_is_made_now() {
+    let whole = Dir::new();
+    let emulated = Medium::Emulated(mangrove::Latency::default());
+    Map::options().medium(emulated).capacity(1 << 30).open(whole.path()).unwrap().close().unwrap();
+    let line = std::fs::read(whole.path().join("image")).unwrap()[..64].to_vec();
+    // Version, count of segments, start of the data, magic; the checksum comes last.
+    let stores = [8, 16, 24, 0];
+    for count in 1..=stores.len() {
+        let dir = Dir::new();
+        let pool = mangrove_pool::PoolOptions::new()
+            .kind("map")
+            .create(mangrove_pool::Create::New)
+            .medium(emulated)
+            .capacity(1 << 30)
+            .open(dir.path())
+            .unwrap();
+        pool.region().grow(1 << 20).unwrap();
+        for at in &stores[..count] {
+            pool.region().write(*at as u64, &line[*at..at + 8]);
+        }
+        drop(pool);
+        let map = Map::open(dir.path()).unwrap_or_else(|e| panic!("{count} stores: {e}"));
+        map.put("k", "v").unwrap();
+        assert_eq!(map.len().unwrap(), 1);
+    }
+}
+
+#[test]
+fn an_opening_on_memory_that_is_refused_leaves_the_pool_closed() {
+    let dir = Dir::new();
+    let emulated = Medium::Emulated(mangrove::Latency::default());
+    let map = Map::options().medium(emulated).open(dir.path()).unwrap();
+    (0..1000).for_each(|n| map.put(format!("{n}"), [7; 1000]).unwrap());
+    map.close().unwrap();
+    let refused = Map::options().memory_bytes_max(1).open(dir.path());
+    assert!(matches!(refused, Err(Error::MemoryLimit { .. })), "{:?}", refused.err());
+    assert!(pool_info(dir.path()).unwrap().clean);
+    assert_eq!(Map::open(dir.path()).unwrap().len().unwrap(), 1000);
+}
+
 #[test]
 fn a_pool_whose_first_group_is_damaged_is_not_made_anew() {
     let dir = Dir::new();

@@ -219,3 +219,22 @@ fn after_a_failure_of_the_medium_a_backup_has_everything_that_was_acknowledged()
     let found: Records = saved.iter().unwrap().collect::<Result<_, _>>().unwrap();
     assert!(found == records && saved.check().unwrap().is_sound());
 }
+
+/// The put never became durable, and its key is not told from others in memory.
+#[test]
+fn a_backup_after_a_put_that_failed_has_what_was_acknowledged() {
+    let dir = folder();
+    let live = dir.path().join("live");
+    let map = open_with_log(&live, 4 << 20);
+    let records: Records = fill(&map).into_iter().collect();
+    map.close().unwrap();
+    let map = open_with_log(&live, 4 << 20);
+    fs::rename(live.join("pool"), live.join("away")).unwrap();
+    assert!(map.put("late", "never acknowledged").is_err());
+    fs::rename(live.join("away"), live.join("pool")).unwrap();
+    let to = dir.path().join("saved");
+    let report = map.backup(&to, |_| ControlFlow::Continue(())).unwrap();
+    assert_eq!(report.records, records.len() as u64);
+    let saved = Map::options().read_only(true).open(&to).unwrap();
+    assert!(saved.iter().unwrap().collect::<Result<Records, _>>().unwrap() == records);
+}
