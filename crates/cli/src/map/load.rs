@@ -7,7 +7,7 @@ use crate::terminal::size::{count, human};
 use crate::terminal::{interrupt, output, progress, stderr};
 use anyhow::Context;
 use indicatif::ProgressBar;
-use mangrove::{Batch, Error, Map};
+use mangrove::{Batch, Durability, Error, Map};
 use serde_json::{Value, json};
 use std::fs::File;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -217,6 +217,10 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
     let seconds = start.elapsed().as_secs_f64();
     let (records, loaded) = loader.end(read);
 
+    let stay = match synced {
+        Err(_) if args.opening.durability != Durability::Sync => "were written, and the newest may be lost",
+        _ => "were acknowledged and stay",
+    };
     let failed = loaded.err().or(synced.err().map(Into::into));
     let interrupted = interrupt::asked();
     if failed.is_some() || interrupted {
@@ -224,10 +228,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
             Some(error) if exit::is_refused(error) => "correct the file and load it again",
             _ => "load the same file again to finish",
         };
-        stderr::line(format_args!(
-            "mangrove: stopped; {} records were acknowledged and stay; {then}",
-            count(records)
-        ));
+        stderr::line(format_args!("mangrove: stopped; {} records {stay}; {then}", count(records)));
     }
     let closed = map_close(map, args, records, seconds, failed.is_none() && !interrupted);
     match failed {

@@ -19,7 +19,7 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Once;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
-/// Files that are kept from children at a time, at most; two a pool.
+/// Files that are kept from children at a time, at most; three a pool.
 const KEPT_MAX: usize = 1024;
 
 /// In place of a descriptor.

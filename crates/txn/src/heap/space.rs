@@ -103,6 +103,8 @@ impl ArenaSpace for ShadowSpace {
 
     fn grow(&mut self, len: u64) -> io::Result<()> {
         self.shadow.grow(len).map_err(|error| self.refused(error))?;
+        // An earlier refusal is no reason any more.
+        *self.refusal.last() = None;
         self.note_len();
         Ok(())
     }

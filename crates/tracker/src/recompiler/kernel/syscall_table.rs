@@ -211,7 +211,10 @@ pub(crate) fn plan(number: i64) -> SyscallPlan {
         libc::SYS_rt_sigqueueinfo | libc::SYS_rt_tgsigqueueinfo => NONE,
         libc::SYS_sigaltstack => SyscallPlan::Writes(&[Out(1, Fixed(24))]),
         libc::SYS_wait4 => SyscallPlan::Writes(&[Out(1, Fixed(4)), Out(3, Fixed(144))]),
-        libc::SYS_waitid => SyscallPlan::Writes(&[Out(2, Fixed(128)), Out(4, Fixed(144))]),
+        // The first also when it fails.
+        libc::SYS_waitid => {
+            SyscallPlan::WritesOr(&[Out(2, Fixed(128)), Out(4, Fixed(144))], &[Out(2, Fixed(128))])
+        }
         libc::SYS_set_robust_list | libc::SYS_membarrier | libc::SYS_restart_syscall => NONE,
         libc::SYS_mlock
         | libc::SYS_mlock2
