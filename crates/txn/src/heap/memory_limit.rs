@@ -25,6 +25,9 @@ const PERIOD: Duration = Duration::from_millis(5);
 const PIECE_BYTES: usize = 2 << 20;
 /// At most so much memory is given back while the gate is closed once.
 const TURN_BYTES: usize = 32 << 20;
+/// So long after a count the next one is due, and at least so many times as long as the last one took.
+const COUNT_AFTER: Duration = Duration::from_secs(1);
+const COUNT_SHARE: u32 = 50;
 
 /// What the thread has done; see [`HeapStat`](crate::HeapStat).
 #[derive(Debug, Default)]
@@ -82,6 +85,8 @@ impl MemoryLimit {
             bytes_max,
             own: 0,
             process: own_memory_bytes()?,
+            counted: Instant::now(),
+            count_took: Duration::ZERO,
             hand: 0,
             counters: Arc::clone(&counters),
         };
@@ -120,6 +125,9 @@ struct Keeper {
     /// Bytes of the heap's own pages when they were last counted, and of the process's.
     own: usize,
     process: usize,
+    /// When that was, and how long it took.
+    counted: Instant,
+    count_took: Duration,
     /// The piece that goes next: the pieces take turns.
     hand: usize,
     counters: Arc<ThreadCounters>,
@@ -132,7 +140,7 @@ impl Keeper {
             if !self.counters.stops() {
                 self.counters.wake.wait_for(ticket, PERIOD);
             }
-            while self.is_above() && !self.counters.stops() {
+            while (self.is_above() || self.is_due()) && !self.counters.stops() {
                 let Some(pieces) = self.choose(shadow) else { break };
                 self.give_back(shadow, handle, &pieces)?;
             }
@@ -142,13 +150,22 @@ impl Keeper {
 
     /// Whether the heap may take more than the limit: as if all that the process took since the last count were its
     /// own. O(1).
-    fn is_above(&self) -> bool {
-        own_memory_bytes().is_ok_and(|now| self.own + now.saturating_sub(self.process) > self.bytes_max)
+    fn is_above(&mut self) -> bool {
+        let Ok(now) = own_memory_bytes() else { return false };
+        // What the process gives back is not the heap's.
+        self.process = self.process.min(now);
+        self.own + (now - self.process) > self.bytes_max
+    }
+
+    /// Whether to count in any case: what the process gives back between two looks hides what the heap takes.
+    fn is_due(&self) -> bool {
+        self.counted.elapsed() >= COUNT_AFTER.max(self.count_took * COUNT_SHARE)
     }
 
     /// Counts the heap's own pages; if they are too many, the pieces that shall go: first piece and count, and the
     /// bytes of them all. O(bytes of the heap / 512).
     fn choose(&mut self, shadow: &Shadow) -> Option<Vec<(usize, usize)>> {
+        let begun = Instant::now();
         let (base, len) = (shadow.base() as usize, shadow.len() as usize);
         let process = own_memory_bytes().ok()?;
         let piece = |n: usize| n * PIECE_BYTES..len.min((n + 1) * PIECE_BYTES);
@@ -158,6 +175,7 @@ impl Keeper {
             own.push(self.map.own_bytes(base + piece(n).start, piece(n).len()).ok()?);
         }
         (self.own, self.process) = (own.iter().sum(), process);
+        (self.counted, self.count_took) = (Instant::now(), begun.elapsed());
         let above = self.own.checked_sub(self.bytes_max).filter(|&above| above > 0)?;
         let wanted = (above + self.bytes_max / 4).min(TURN_BYTES);
         let mut chosen: Vec<(usize, usize)> = Vec::new();
