@@ -461,6 +461,28 @@ fn a_forged_log_of_nothing_but_long_units_is_refused_soon() {
     }
 }
 
+/// A page that is given back, and a part of it: whole pages are what an opener for writing remembers.
+#[test]
+fn a_forged_log_that_gives_a_part_of_a_page_back_opens() {
+    const RECORDS: [u8; 7] = [0, 0, 0x80, 0x20, 4, 0, 0x60];
+    let dir = folder();
+    let path = dir.path().join("p");
+    with_forged_log(&path, |group, at, seed| {
+        if at == 512 {
+            group[16..20].copy_from_slice(&(RECORDS.len() as u32).to_le_bytes());
+            group[20..24].copy_from_slice(&1u32.to_le_bytes());
+            group[32..].fill(0);
+            group[40..47].copy_from_slice(&RECORDS);
+            let crc = crc32c(seed, &group[8..47]);
+            group[4..8].copy_from_slice(&crc.to_le_bytes());
+        }
+    });
+    let pool = any_log().open(&path).unwrap();
+    // SAFETY: inside the region, and no thread writes meanwhile.
+    assert_eq!(unsafe { *pool.region().at(0) }, 0, "the group counts");
+    pool.close().unwrap();
+}
+
 /// Looks right as far as no checksum is needed: a user can store such values.
 #[test]
 fn a_log_full_of_what_looks_like_groups_opens_soon() {
