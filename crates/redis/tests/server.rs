@@ -412,7 +412,7 @@ fn a_long_value_that_set_has_replaced_is_freed_after_a_kill() {
     assert!((0..POLLS).any(is_freed), "{}", server.log());
 }
 
-/// WATCH is told natively of each change, inside the command that changes, and looks the key up.
+/// A command that changes a key tells the clients that watch it; for that the server looks the key up natively.
 #[test]
 fn a_watched_key_that_had_expired_moves_no_other_key() {
     const WATCHED: u32 = 50;

@@ -39,10 +39,11 @@ pub unsafe extern "C" fn mangrove_tx_begin(
 
 /// Commits the transaction *tx. MANGROVE_OK: it is durable (with interval durability: at most that much later).
 /// MANGROVE_TX_STOP: it conflicted with another one, or asked for mangrove_tx_retry; it is undone and has begun
-/// again: do everything again with the new *tx. After any other result it has ended, and *tx is NULL. Errors: that of
-/// its first access that failed, and as those of mangrove_transaction: all is undone. MANGROVE_ERR_TX_MISPLACED: *tx
-/// is no transaction that this thread has begun by mangrove_tx_begin, or a signal handler has interrupted it: *tx
-/// stays as it is. Crash: as mangrove_transaction. Threads: the one that began it.
+/// again: do everything again with the new *tx. After any other result it has ended, and *tx is NULL.
+/// Errors: that of its first access that failed, and as those of mangrove_transaction: all is undone.
+/// MANGROVE_ERR_TX_MISPLACED: *tx is no transaction that this thread has begun by mangrove_tx_begin; or a signal
+/// handler has interrupted it, and *tx stays as it is.
+/// Crash: as mangrove_transaction. Threads: the one that began it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mangrove_tx_commit(tx: *mut *mut mangrove_tx) -> mangrove_status {
     // SAFETY: the caller's contract.

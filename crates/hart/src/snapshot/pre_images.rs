@@ -258,7 +258,7 @@ impl SnapshotRegistry {
     pub(crate) fn save(&self, key: &[u8], state: impl FnOnce(u64) -> Option<Option<Vec<u8>>>) {
         let list = self.list.read();
         let Some(newest) = list.last() else { return };
-        // Acquire: whoever sees the change that is not saved here sees the older snapshots expired, too.
+        // Acquire: a reader that sees this thread's change, of which nothing is saved, sees all snapshots expired.
         if newest.expired.load(Ordering::Acquire) {
             return;
         }

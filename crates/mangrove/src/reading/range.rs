@@ -104,6 +104,20 @@ impl<'map> Range<'map> {
         self.visited(visited)
     }
 
+    /// A step of the iterator; nothing follows an error.
+    fn step(
+        &mut self,
+        take: impl FnOnce(&mut mangrove_hart::Range<'map>) -> Option<mangrove_hart::Result<(Vec<u8>, Vec<u8>)>>,
+    ) -> Option<Result<(Vec<u8>, Vec<u8>)>> {
+        if self.ended {
+            return None;
+        }
+        let step = self.must_be_here().map(|()| take(&mut self.inner)).transpose()?;
+        let step = step.and_then(|record| record.map_err(|e| noted(&mut self.expired, self.path, e)));
+        self.ended = step.is_err();
+        Some(step)
+    }
+
     fn visited(&mut self, visited: mangrove_hart::Result<()>) -> Result<()> {
         visited.map_err(|e| noted(&mut self.expired, self.path, e))?;
         if self.expired { Err(Error::SnapshotExpired) } else { Ok(()) }
@@ -130,24 +144,12 @@ impl Iterator for Range<'_> {
     type Item = Result<(Vec<u8>, Vec<u8>)>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if self.ended {
-            return None;
-        }
-        let step = self.must_be_here().map(|()| self.inner.next()).transpose()?;
-        let step = step.and_then(|record| record.map_err(|e| noted(&mut self.expired, self.path, e)));
-        self.ended = step.is_err();
-        Some(step)
+        self.step(mangrove_hart::Range::next)
     }
 }
 
 impl DoubleEndedIterator for Range<'_> {
     fn next_back(&mut self) -> Option<Self::Item> {
-        if self.ended {
-            return None;
-        }
-        let step = self.must_be_here().map(|()| self.inner.next_back()).transpose()?;
-        let step = step.and_then(|record| record.map_err(|e| noted(&mut self.expired, self.path, e)));
-        self.ended = step.is_err();
-        Some(step)
+        self.step(mangrove_hart::Range::next_back)
     }
 }
