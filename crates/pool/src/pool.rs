@@ -111,7 +111,7 @@ impl Pool {
             return Ok(Self::read_only(directory, &sb, recovered, Some(file)));
         }
         let (info, report) = (sb.info(directory), recovered.report);
-        if options.config.keeps_recent {
+        if options.config.keeps_recent || recovered.takes_recent() {
             recovered.remove_superfluous(storage, &sb)?;
         }
         let left = recovered.deferred(options, directory, &sb)?;

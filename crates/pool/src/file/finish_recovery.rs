@@ -11,11 +11,11 @@
 //! 4. What recent writes continue the log with is written to the log in the same way, as the first write of a process
 //!    is: after the superblock says "not clean", and recorded there when it is durable. Then the files of recent
 //!    writes are removed. A crash before that leaves them to the next opening, which finds the same: in them, in this
-//!    process's own, or in the log.
+//!    process's own, or in the log. So a process that keeps no recent writes has such a file meanwhile.
 //! 5. Nothing else is written to any file before that: the log's writers and the checkpointer wait for it.
 
 use crate::format::superblock::Superblock;
-use crate::log::recent;
+use crate::log::recent::{self, Recent};
 use crate::log::ring::Log;
 use crate::log::scan::{LogScan, refuse_hole};
 use crate::log::spill;
@@ -28,6 +28,7 @@ use std::path::{Path, PathBuf};
 
 /// The part of recovery that is left to do.
 pub(crate) struct DeferredRecovery {
+    directory: PathBuf,
     /// As recovery found it.
     sb: Superblock,
     scan: LogScan,
@@ -59,6 +60,7 @@ impl DeferredRecovery {
         }
         let named = |path: &PathBuf| scan.spills.iter().any(|(_, r)| r.path(directory) == *path);
         Ok(Self {
+            directory: directory.to_owned(),
             sb: sb.clone(),
             scan: scan.clone(),
             leftovers: paths.into_iter().filter(|path| !named(path)).collect(),
@@ -86,8 +88,19 @@ impl DeferredRecovery {
             // overwritten.
             superblock.lock().rewrite(here())?;
         }
+        let mut until_taken = None;
         if let Some((from, before)) = scan.recent {
-            log.copy_taken(from, scan.end, before)?;
+            let own = match &log.recent {
+                Some(own) => own,
+                None => until_taken.insert(Recent::create(
+                    storage,
+                    &self.directory,
+                    sb.seed(),
+                    log.nonce(),
+                    from..scan.end,
+                )?),
+            };
+            log.copy_taken(own, from, scan.end, before)?;
             superblock.lock().set_dirty()?;
         }
         if scan.groups > 0 {
@@ -98,6 +111,9 @@ impl DeferredRecovery {
         }
         for path in &self.leftovers {
             storage.remove(path, here()).map_err(|e| Error::from_io(path.clone(), "remove", &e))?;
+        }
+        if let Some(own) = until_taken {
+            own.remove(storage);
         }
         Ok(())
     }

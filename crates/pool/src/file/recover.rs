@@ -283,6 +283,11 @@ fn threads() -> usize {
 }
 
 impl Recovered {
+    /// True when recent writes continue the log.
+    pub(crate) fn takes_recent(&self) -> bool {
+        self.scan.recent.is_some()
+    }
+
     /// Removes the files of recent writes that hold nothing which the log needs: each process that died while it opened
     /// the pool has left one, so without this such processes could fill the medium.
     ///

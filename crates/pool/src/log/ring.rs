@@ -303,6 +303,11 @@ impl Log {
         self.view().layout.bytes
     }
 
+    /// The nonce of the groups that this process writes.
+    pub(crate) fn nonce(&self) -> u64 {
+        self.nonce
+    }
+
     /// Writes `from..to`, which an earlier process wrote, to the file once more, durably.
     #[track_caller]
     pub(crate) fn write_again(&self, from: Lsn, to: Lsn) -> crate::Result<()> {
@@ -583,13 +588,18 @@ impl Log {
         self.recent.as_ref().map_or(Ok(()), |recent| recent.make_longer(|| self.commit.durable()))
     }
 
-    /// Copies the groups of `from..to`, which an earlier process left in its file of recent writes, to that of this
-    /// one, if there is one: the process may die before it has written them to the log.
+    /// Copies the groups of `from..to`, which an earlier process left in its file of recent writes, to `recent`, which
+    /// is this one's: the process may die before it has written them to the log.
     ///
     /// # Errors
     /// `Io`, `NoSpace`.
-    pub(crate) fn copy_taken(&self, from: Lsn, to: Lsn, mut before: u64) -> crate::Result<()> {
-        let Some(recent) = &self.recent else { return Ok(()) };
+    pub(crate) fn copy_taken(
+        &self,
+        recent: &Recent,
+        from: Lsn,
+        to: Lsn,
+        mut before: u64,
+    ) -> crate::Result<()> {
         let (mut copied, mut at) = (recent.lock(), from);
         while at < to {
             // SAFETY: the groups were found there, and are not yet freed: no thread writes them.

@@ -445,6 +445,32 @@ fn a_process_that_dies_while_it_takes_over_loses_nothing() {
     assert_eq!(prefix(&options().open(&path).unwrap()), WORDS);
 }
 
+/// So does one that keeps no recent writes itself, wherever its write of them ends.
+#[test]
+fn a_process_without_such_a_file_that_dies_while_it_takes_over_loses_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = || options().log_bytes(256 << 10);
+    for words in (60..400).step_by(20) {
+        let path = dir.path().join(words.to_string());
+        let pool = options().open(&path).unwrap();
+        put_words(&pool, 0..10);
+        pool.region().sync().unwrap();
+        for n in 10..words {
+            put_words(&pool, n..n + 1);
+            // So that they are several groups, and the first lies in the first half of the write.
+            put(&pool, 128 << 10, &[n as u8; 200]);
+        }
+        drop(pool);
+        let storage = Faulty::new(Arc::new(OsStorage));
+        let operations = vec![FaultyOperation::Write];
+        storage.plant(Fault { file: Some("log".into()), operations, nth: 0, kind: FaultKind::Halt });
+        let dies = options().keeps_recent(false).storage(Arc::new(storage.clone()));
+        assert!(dies.open(&path).is_err() && storage.struck());
+        assert_eq!(prefix(&options().keeps_recent(false).open(&path).unwrap()), words);
+        assert_eq!(files(&path).len(), 0);
+    }
+}
+
 /// A file that an earlier process left, and that came back because its removal was not durable, is not taken for the
 /// present one's.
 #[test]
