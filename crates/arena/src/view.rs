@@ -76,7 +76,10 @@ impl ArenaView {
     /// As [`ArenaView::group`], for the owner of the writes.
     #[inline]
     pub(crate) fn group_of<W: Words>(&self, w: &mut W, page: u64) -> Result<&PageGroup, W::Stop> {
-        let entry = self.directory_word(page / GROUP_PAGES);
+        let group = page / GROUP_PAGES;
+        // A transaction may follow a word that a wrong pointer has changed.
+        assert!(W::ALONE || group < self.groups_max, "the allocator's lists are damaged: page {page}");
+        let entry = self.directory_word(group);
         // Relaxed: as in `group`. An owner that grew the arena and whose writes are not in place yet still finds 0.
         let mut offset = entry.load(Ordering::Relaxed);
         if !W::ALONE && offset == 0 {

@@ -371,8 +371,15 @@ fn a_child_that_is_forked_in_a_body_commits_nothing() {
         let mut child = -1;
         let answer = heap.transaction(|tx| {
             push(tx, 1)?;
-            // SAFETY: the child leaves the body, which allocates little, and exits.
-            child = unsafe { libc::fork() };
+            if child == -1 {
+                // SAFETY: the child leaves the body, which allocates little of the process's memory, and exits.
+                child = unsafe { libc::fork() };
+            }
+            // The medium does not grow for the child.
+            if child == 0 && tx.alloc_array::<u64>(1 << 20).is_ok() {
+                // SAFETY: as above.
+                unsafe { libc::_exit(2) };
+            }
             Ok(())
         });
         if child == 0 {

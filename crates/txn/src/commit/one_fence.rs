@@ -23,13 +23,17 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub struct OneFence {
     logs: Logs,
+    /// The last ticket of openings before: executors count from there, since a heap that was used with time stamps has
+    /// tickets of any size, and an ownership record has no place for those.
+    base: u64,
 }
 
 impl OneFence {
     /// The redo log in a shadow on dax or emulated.
     #[must_use]
     pub fn new(shadow: Arc<Shadow>) -> Self {
-        Self { logs: Logs::new(shadow) }
+        let base = shadow.committed().0;
+        Self { logs: Logs::new(shadow), base }
     }
 
     /// Which commits survive a crash.
@@ -44,12 +48,17 @@ impl RedoLog for OneFence {
     const DENSE: bool = true;
 
     fn sink(&self) -> OneFenceSink<'_> {
-        OneFenceSink { shadow: self.logs.shadow(), user: self.logs.user(), state: State::Idle }
+        OneFenceSink {
+            shadow: self.logs.shadow(),
+            user: self.logs.user(),
+            base: self.base,
+            state: State::Idle,
+        }
     }
 
     #[inline(always)]
     fn newest(&self) -> u64 {
-        self.logs.shadow().committed().0
+        self.logs.shadow().committed().0 - self.base
     }
 }
 
@@ -66,6 +75,8 @@ enum State {
 pub struct OneFenceSink<'log> {
     shadow: &'log Shadow,
     user: LogUser<'log>,
+    /// See [`OneFence`].
+    base: u64,
     state: State,
 }
 
@@ -115,14 +126,14 @@ impl RedoSink for OneFenceSink<'_> {
     fn number(&mut self) -> u64 {
         let ticket = self.user.leased().number().expect("a ring draws numbers without fail");
         self.state = State::Numbered(ticket);
-        ticket.0
+        ticket.0 - self.base
     }
 
     #[inline(always)]
     fn number_alone(&mut self) -> u64 {
         let ticket = self.user.leased().number_alone().expect("a ring draws numbers without fail");
         self.state = State::Numbered(ticket);
-        ticket.0
+        ticket.0 - self.base
     }
 
     #[inline(always)]
@@ -144,13 +155,15 @@ impl RedoSink for OneFenceSink<'_> {
         may_commit: impl Fn(u64) -> bool,
     ) -> Result<Taken, Error> {
         let word = |entry: &_| writes.word(entry);
+        let base = self.base;
         if let Some(entries) = writes.as_words()
             && let Some(lease) = self.user.kept()
             && let Some((ticket, is_sealed)) =
-                lease.seal_words(entries, word, alone, |ticket| may_commit(ticket.0))
+                lease.seal_words(entries, word, alone, |ticket| may_commit(ticket.0 - base))
         {
             self.state = State::Numbered(ticket);
-            return Ok(if is_sealed { Taken::Sealed(ticket.0) } else { Taken::Numbered(ticket.0) });
+            let number = ticket.0 - base;
+            return Ok(if is_sealed { Taken::Sealed(number) } else { Taken::Numbered(number) });
         }
         self.take_in_steps(writes, alone, may_commit)
     }
@@ -167,7 +180,7 @@ impl RedoSink for OneFenceSink<'_> {
         }
         if lease.reserve().is_err() {
             self.state = State::Idle;
-            return self.user.leased().skip().0;
+            return self.user.leased().skip().0 - self.base;
         }
         let number = self.number();
         self.void();
@@ -216,11 +229,51 @@ impl RedoSink for OneFenceSink<'_> {
 
     #[inline(always)]
     fn settle(&mut self, number: u64) -> Result<(), Error> {
-        wait(self.shadow, Ticket(number))
+        wait(self.shadow, Ticket(number + self.base))
     }
 
     #[inline(always)]
     fn settle_later(&mut self, number: u64) -> Result<u64, Error> {
-        Ok(number)
+        Ok(number + self.base)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mangrove_shadow::{AddressChoice, Create, Domain, Latency, Medium, Options};
+
+    /// Years of time stamps are past what an ownership record holds.
+    #[test]
+    fn after_tickets_of_any_size_executors_count_from_the_opening_on() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("shadow");
+        let options = Options::new().create(Create::IfMissing).medium(Medium::Emulated(Latency::new(0, 0)));
+        let options = options.address(AddressChoice::Anywhere).capacity(16 << 20).domain(Domain::Eadr);
+        let options = options.order(Order::Gaps);
+        let last = 1 << 60;
+        let shadow = options.clone().stamped(true).open(&path).unwrap();
+        shadow.grow(1 << 20).unwrap();
+        shadow.set_watermark(move || last);
+        let mut lease = shadow.lease();
+        lease.word(shadow.base() as usize, 0);
+        lease.reserve().unwrap();
+        lease.number_as(last);
+        lease.seal();
+        lease.flush().unwrap();
+        lease.publish();
+        drop(lease);
+        shadow.close().unwrap();
+
+        let shadow = Arc::new(options.open(&path).unwrap());
+        assert!(shadow.committed() >= Ticket(last), "{:?}", shadow.committed());
+        let log = OneFence::new(Arc::clone(&shadow));
+        assert_eq!(log.newest(), 0);
+        let mut sink = log.sink();
+        assert_eq!(sink.number_void(), 1);
+        sink.finish().unwrap();
+        assert_eq!(log.newest(), 1);
+        sink.settle(1).unwrap();
+        assert!(sink.settle_later(1).unwrap() > last);
     }
 }

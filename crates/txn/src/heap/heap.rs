@@ -212,7 +212,7 @@ impl Heap {
             choice.protocol.log(Arc::clone(shadow))
         };
         let log = log(space.shadow())?;
-        if is_blank(space.shadow()) {
+        if is_blank(space.shadow())? {
             if space.shadow().is_read_only() {
                 let what =
                     "its creation was interrupted and nothing was stored in it; create it again".into();
@@ -302,12 +302,16 @@ impl Heap {
             let answer = body(&mut Tx { tx, arena, refusal }).map_err(|cancel| self.halt(cancel))?;
             self.stay().map(|()| answer)
         };
-        let outcome = self.outcome(handle.run(reads, body))?;
-        if outcome.is_err() && self.process.is_here() {
-            // Its caller may tell what it has read.
-            handle.settle_all().map_err(HeapError::InDoubt)?;
+        let outcome = self.outcome(handle.run(reads, body));
+        if matches!(outcome, Ok(Ok(_)) | Err(HeapError::InDoubt(_))) || !self.process.is_here() {
+            return outcome;
         }
-        Ok(outcome)
+        // The caller of a transaction that was undone may tell what it has read.
+        match (outcome, handle.settle_all()) {
+            (Err(error @ HeapError::Pool(_)), _) | (Err(error), Ok(())) => Err(error),
+            (Ok(aborted), Ok(())) => Ok(aborted),
+            (_, Err(error)) => Err(HeapError::InDoubt(error)),
+        }
     }
 
     /// As `run`, without the wait: returns the redo log's ticket, too.
@@ -487,7 +491,10 @@ impl Heap {
         let mut thread = self.thread()?;
         let Thread { handle, arena, .. } = &mut *thread;
         let mut blocks = || arena.live().try_for_each(|block| block.map(|(at, bytes)| each(at, bytes)));
-        handle.alone(&mut blocks).map_err(|what| HeapError::Damaged { what })
+        let outcome = handle.alone(&mut blocks).map_err(|what| HeapError::Damaged { what });
+        // The caller may tell what it has seen.
+        handle.settle_all().map_err(HeapError::InDoubt)?;
+        outcome
     }
 
     /// The roots. O(1).
@@ -505,6 +512,13 @@ impl Heap {
     pub fn sync(&self) -> HeapResult<()> {
         self.refuse_child()?;
         Ok(self.parts.space.shadow().sync()?)
+    }
+
+    /// Whether a thread has a transaction that has not ended: its part is borrowed. Only a body that stopped half-way
+    /// on a stack of its own leaves one behind while no call runs.
+    #[doc(hidden)]
+    pub fn has_open_transaction(&mut self) -> bool {
+        self.parts.threads.iter_mut().any(|part| part.try_borrow_mut().is_err())
     }
 
     /// Brings the durable copy up to date and marks the heap closed: the next opening recovers nothing.
@@ -575,13 +589,24 @@ fn word(shadow: &Shadow, at: usize) -> u64 {
     unsafe { shadow.base().add(at).cast::<u64>().read() }
 }
 
-/// Whether the heap was never made: its making is one atomic group.
-fn is_blank(shadow: &Shadow) -> bool {
+/// Whether the heap was never made: its making is one atomic group. O(bytes) where its first page is blank.
+///
+/// # Errors
+/// `Damaged`, when only the first page is blank.
+fn is_blank(shadow: &Shadow) -> HeapResult<bool> {
+    if shadow.len() < ARENA_OFFSET {
+        return Ok(true);
+    }
     // SAFETY: as in `word`.
-    shadow.len() < ARENA_OFFSET
-        || unsafe { std::slice::from_raw_parts(shadow.base(), ARENA_OFFSET as usize) }
-            .iter()
-            .all(|&byte| byte == 0)
+    let bytes = unsafe { std::slice::from_raw_parts(shadow.base(), shadow.len() as usize) };
+    let (first, rest) = bytes.split_at(ARENA_OFFSET as usize);
+    if first.iter().any(|&byte| byte != 0) {
+        return Ok(false);
+    }
+    if rest.iter().any(|&byte| byte != 0) {
+        return Err(HeapError::Damaged { what: "its first page is blank, and others are not".into() });
+    }
+    Ok(true)
 }
 
 fn make(space: &ShadowSpace, log: &HeapLog) -> HeapResult<()> {

@@ -4,6 +4,7 @@ use crate::heap::error::HeapError;
 use crate::left_out::is_left_out;
 use mangrove_arena::ArenaSpace;
 use mangrove_shadow::{Error, Shadow};
+use mangrove_sys::ProcessMark;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -41,12 +42,14 @@ pub(super) struct ShadowSpace {
     /// Bytes that may be used, for transactions.
     grown: Arc<AtomicU64>,
     refusal: GrowthRefusal,
+    /// A child of fork has its parent's medium.
+    process: ProcessMark,
 }
 
 impl ShadowSpace {
     pub(super) fn new(shadow: Arc<Shadow>) -> Self {
         let grown = Arc::new(AtomicU64::new(shadow.len()));
-        Self { shadow, grown, refusal: GrowthRefusal::default() }
+        Self { shadow, grown, refusal: GrowthRefusal::default(), process: ProcessMark::here() }
     }
 
     pub(super) fn shadow(&self) -> &Arc<Shadow> {
@@ -102,6 +105,10 @@ impl ArenaSpace for ShadowSpace {
     }
 
     fn grow(&mut self, len: u64) -> io::Result<()> {
+        if !self.process.is_here() {
+            let what = "the process was forked since the heap was opened; open it in the child".into();
+            return Err(self.refused(Error::Unsupported { what }));
+        }
         self.shadow.grow(len).map_err(|error| self.refused(error))?;
         // An earlier refusal is no reason any more.
         *self.refusal.last() = None;

@@ -71,6 +71,22 @@ fn write_line(heap: &Heap, word: usize, value: u64, sealed: bool) {
 }
 
 #[test]
+fn a_heap_whose_first_page_is_blank_is_damaged_and_is_not_made_anew() {
+    on_each_medium(|options, path| {
+        let heap = make(&options, path);
+        write(&heap, 0, &[0; 4096]);
+        heap.close().unwrap();
+        for _ in 0..2 {
+            let error = options.open(path).map(drop).unwrap_err();
+            assert!(
+                matches!(error, HeapError::Damaged { .. }) && error.to_string().contains("blank"),
+                "{error}"
+            );
+        }
+    });
+}
+
+#[test]
 fn a_sound_heap_has_no_problems_closed_or_not() {
     on_each_medium(|options, path| {
         let heap = make(&options, path);

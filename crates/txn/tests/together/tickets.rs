@@ -294,6 +294,29 @@ fn a_transaction_that_aborts_waits_until_what_it_has_read_is_durable() {
     }
 }
 
+/// So it may where it fails, and by a walk over the blocks.
+#[test]
+fn a_transaction_that_fails_and_a_walk_wait_until_what_they_have_read_is_durable() {
+    for medium in MEDIA {
+        let folder = tempfile::tempdir().unwrap();
+        let heap = options(medium).open(folder.path().join("heap")).unwrap();
+        make(&heap);
+        let (count, ticket) = count_later(&heap).unwrap();
+        let mut seen = 0;
+        let fails = heap.transaction(|tx| {
+            let counter = counter(tx)?;
+            seen = tx.read(counter)?;
+            tx.alloc_array::<u64>(1 << 30).map(drop)
+        });
+        assert!(matches!(fails, Err(HeapError::Full { .. })) && seen == count, "{fails:?}");
+        assert!(heap.is_durable(ticket).unwrap(), "{medium:?}");
+        let (_, ticket) = count_later(&heap).unwrap();
+        assert!(!heap.is_durable(ticket).unwrap(), "{medium:?}");
+        heap.for_each_block(|_, _| ()).unwrap();
+        assert!(heap.is_durable(ticket).unwrap(), "{medium:?}");
+    }
+}
+
 #[test]
 fn without_a_wait_the_heap_makes_a_commit_durable_by_itself() {
     for medium in MEDIA {
