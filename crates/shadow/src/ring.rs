@@ -228,7 +228,7 @@ impl Rings {
     pub(crate) fn count(&self, stat: &mut Stat) {
         let logs = self.layout.log_count as usize;
         stat.log_bytes = self.layout.log_count * self.layout.ring_bytes;
-        stat.log_used = (0..logs).map(|log| self.handover.tail(log) - self.handover.head(log)).sum();
+        stat.log_used = (0..logs).map(|log| self.handover.used(log)).sum();
         for written in &self.written {
             // Relaxed: counters.
             stat.units += written.units.load(Ordering::Relaxed);
@@ -281,11 +281,9 @@ impl Rings {
                 }
             } else {
                 self.handover.go_idle();
-                // A thread that deferred a commit just now may not have seen it. After this time both see each other.
-                if self.handover.has_deferred()
-                    && !self.handover.work.wait_for(ticket, GATHER)
-                    && self.handover.is_any_open()
-                {
+                // A thread that deferred a commit just now may not have seen it, and be unseen here. After this time
+                // both see each other. During a wait without limit nobody else would make that commit durable.
+                if !self.handover.work.wait_for(ticket, GATHER) && self.handover.is_any_open() {
                     continue;
                 }
                 self.handover.work.wait(ticket);

@@ -18,6 +18,7 @@ use crate::ring::Rings;
 use crate::ticket::Ticket;
 use crate::{Error, Options, RecoveryReport, Result, Stat};
 use mangrove_pool::{ByteRange, CheckReport, MediumKind, Pool, Region, Start};
+use mangrove_sys::ProcessMark;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -37,7 +38,7 @@ pub(crate) enum ShadowBacking {
 /// A durable region with a working copy at a fixed address. See the crate's page.
 ///
 /// Dropping it without [`Shadow::close`] is an orderly crash: nothing more is written, and the next opening
-/// recovers what was durable.
+/// recovers what was durable. A child of fork(2) may drop it, too: that ends nothing of its parent's.
 pub struct Shadow {
     pub(crate) backing: ShadowBacking,
     base: *mut u8,
@@ -46,6 +47,7 @@ pub struct Shadow {
     report: RecoveryReport,
     /// Where the shadow lies, and the most memory that this process may have for it to grow.
     memory_max: Option<(PathBuf, u64)>,
+    process: ProcessMark,
     /// Dropped last: it ends all use of the region.
     pub(crate) pool: Option<Pool>,
 }
@@ -223,7 +225,8 @@ impl Shadow {
     }
 
     fn new(backing: ShadowBacking, base: *mut u8, logs: usize, report: RecoveryReport) -> Self {
-        Self { backing, base, logs, replayer: None, report, memory_max: None, pool: None }
+        let process = ProcessMark::here();
+        Self { backing, base, logs, replayer: None, report, memory_max: None, process, pool: None }
     }
 
     /// First byte of the working copy: the same in every process, unless created `Anywhere`.
@@ -590,10 +593,14 @@ impl Shadow {
     /// every lease was dropped; otherwise it waits until the caller says so.
     ///
     /// # Errors
-    /// The first I/O error: the shadow is then as after a crash, and opens again by recovery.
+    /// The first I/O error: the shadow is then as after a crash, and opens again by recovery. `Unsupported` in a child
+    /// of the process that opened it.
     pub fn close(mut self) -> Result<()> {
         let settled = match &self.backing {
             ShadowBacking::Log(_) | ShadowBacking::ReadOnly(_) => Ok(()),
+            ShadowBacking::Rings(_) if !self.process.is_here() => {
+                Err(Error::forked(self.path().unwrap_or(Path::new("the shadow"))))
+            }
             ShadowBacking::Rings(rings) => {
                 rings.complete_all().and_then(|()| rings.checkpoint()).map(|()| rings.flush_written())
             }
@@ -607,6 +614,10 @@ impl Shadow {
 
     fn stop(&mut self) {
         let ShadowBacking::Rings(rings) = &self.backing else { return };
+        if !self.process.is_here() {
+            // The threads are the parent's, and may hold any lock. One more owner keeps the rings for ever.
+            return std::mem::forget((self.replayer.take(), Arc::clone(rings), self.pool.take()));
+        }
         if let Some(thread) = self.replayer.take() {
             rings.stop();
             // If the replayer panicked, every waiting thread has got that error already.

@@ -111,6 +111,30 @@ fn free_and_reuse() {
     writer.join().unwrap();
 }
 
+/// A thread publishes an atomic group, a second one frees its space, and a third asks meanwhile how much is in use.
+fn ask_what_is_used() {
+    let handover = Arc::new(Handover::new(1, &[0]));
+    let writer = {
+        let handover = Arc::clone(&handover);
+        thread::spawn(move || {
+            handover.begin_alone(0);
+            handover.publish(0, 8);
+        })
+    };
+    let replayer = {
+        let handover = Arc::clone(&handover);
+        thread::spawn(move || {
+            if handover.watermark() == 1 {
+                handover.free(0, handover.tail(0));
+            }
+        })
+    };
+    let used = handover.used(0);
+    assert!(used <= 8, "{used} bytes of 8 are in use");
+    writer.join().unwrap();
+    replayer.join().unwrap();
+}
+
 /// A thread publishes atomic groups with stamps in two logs, and tells that they are complete; the replayer finds them.
 fn complete_and_replay() {
     let handover = Arc::new(Handover::new(1, &[0, 0]));
@@ -214,6 +238,12 @@ fn the_watermark_covers_what_is_published_and_nothing_else() {
 #[test]
 fn space_is_written_again_only_when_it_is_free() {
     loom::model(free_and_reuse);
+}
+
+/// With the tail read first, the head has passed it when space is freed in between.
+#[test]
+fn no_log_has_less_than_nothing_in_use() {
+    bounded(ask_what_is_used);
 }
 
 fn caught(weak: Ordering, model: fn()) -> bool {

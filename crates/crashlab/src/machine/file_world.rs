@@ -131,7 +131,7 @@ impl Machine for FileMachine {
             .open(POOL)
             .map_err(|e| e.to_string())?;
         let disk = self.disk.clone();
-        enter_machine(CrashDomain::File, Rc::new(move |mark| disk.mark(mark)));
+        enter_machine(CrashDomain::File, self.sites.inject(), Rc::new(move |mark| disk.mark(mark)));
         self.was_clean.set(Some(pool.was_clean()));
         let region = filtered(pool.region().clone(), &self.sites);
         *self.pool.borrow_mut() = Some(pool);

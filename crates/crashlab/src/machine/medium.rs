@@ -205,6 +205,10 @@ impl MediumOps for RecordingMedium {
         recorder.usable = recorder.usable.max(bytes);
         Ok(())
     }
+
+    fn grown(&self) -> u64 {
+        self.lock().usable
+    }
 }
 
 impl RecordingMedium {

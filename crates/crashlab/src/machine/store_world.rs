@@ -41,6 +41,7 @@ pub struct StoreCursor {
 
 struct StoreMachine {
     domain: CrashDomain,
+    has_fault: bool,
     medium: Arc<RecordingMedium>,
     region: Region,
 }
@@ -48,7 +49,7 @@ struct StoreMachine {
 impl Machine for StoreMachine {
     fn open(&self, _fresh: bool) -> Result<Region, String> {
         let medium = Arc::clone(&self.medium);
-        enter_machine(self.domain, Rc::new(move |mark| medium.mark(mark)));
+        enter_machine(self.domain, self.has_fault, Rc::new(move |mark| medium.mark(mark)));
         Ok(self.region.clone())
     }
 
@@ -124,7 +125,7 @@ impl World for StoreWorld {
             }
         };
         let (medium, region) = RecordingMedium::region(&self.memory, usable, sites);
-        let machine = StoreMachine { domain: self.domain, medium, region };
+        let machine = StoreMachine { domain: self.domain, has_fault: sites.inject(), medium, region };
         let answer = quietly(|| body(&machine));
         let (trace, usable, fault) = machine.medium.finish();
         for event in &trace.events {

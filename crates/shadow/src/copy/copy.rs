@@ -17,6 +17,8 @@ pub struct ShadowCopy {
     pool: Pool,
     layout: Option<ShadowLayout>,
     len: u64,
+    /// The most memory that this process may have for the copy to grow, where that lies in memory.
+    memory_max: Option<u64>,
 }
 
 impl std::fmt::Debug for ShadowCopy {
@@ -27,7 +29,8 @@ impl std::fmt::Debug for ShadowCopy {
 
 impl ShadowCopy {
     /// Creates a shadow in the directory `path` that will lie at `address` in every process, but not in this one: its
-    /// original lies there. The options must say the capacity.
+    /// original lies there. The options must say the capacity. On the file medium all of it lies in memory until it is
+    /// closed: they may say how much memory the process may have for that.
     ///
     /// # Errors
     /// Those of creating a pool.
@@ -37,7 +40,7 @@ impl ShadowCopy {
         options.pool = options.pool.away(true);
         let pool = options.pool(path)?;
         if pool.info().medium == MediumKind::File {
-            return Ok(Self { pool, layout: None, len: 0 });
+            return Ok(Self { pool, layout: None, len: 0, memory_max: options.config.memory_bytes_max });
         }
         let nonce = options.pool.random();
         let layout = ShadowLayout { nonce, ..options.layout(address) };
@@ -45,7 +48,7 @@ impl ShadowCopy {
             return Err(Error::NoSpace { path: path.to_owned(), wanted: layout.capacity });
         }
         layout.write(pool.region())?;
-        Ok(Self { pool, layout: Some(layout), len: 0 })
+        Ok(Self { pool, layout: Some(layout), len: 0, memory_max: None })
     }
 
     /// Where its first byte lies in the region.
@@ -56,9 +59,12 @@ impl ShadowCopy {
     /// Makes the first `len` bytes usable; those that were not before are zero.
     ///
     /// # Errors
-    /// `NoSpace`.
+    /// `NoSpace`; `MemoryLimit` beyond the memory that this process may have.
     pub fn grow(&mut self, len: u64) -> Result<()> {
         let len = len.next_multiple_of(PAGE_BYTES);
+        if self.memory_max.is_some() && len > self.len {
+            mangrove_pool::fits_memory(&self.pool.info().path, self.memory_max, len - self.len, 0)?;
+        }
         self.pool.region().grow(self.start() + len)?;
         self.len = self.len.max(len);
         Ok(())

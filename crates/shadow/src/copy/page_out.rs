@@ -12,6 +12,7 @@ impl Shadow {
     /// Gives the memory of `len` bytes at `offset` back (both multiples of 4 KiB): they show the durable copy, and a
     /// page takes memory of its own when it is next stored to. Applies what the logs hold first: call
     /// [`Shadow::checkpoint`] before, while others still may commit, and little is left. O(pages that were stored to).
+    /// Does nothing in a shadow that was opened read-only: all of it lies in private memory, and stays there.
     ///
     /// # Errors
     /// `Unsupported` where the durable copy is no file that can be mapped (a device, a storage of the program's own);
@@ -24,7 +25,6 @@ impl Shadow {
         assert!(offset <= self.len() && len <= self.len() - offset, "a part of the working copy");
         self.checkpoint()?;
         let is_out = match &self.backing {
-            // Nothing is ever stored there.
             ShadowBacking::ReadOnly(_) => true,
             // SAFETY: the caller's promise.
             ShadowBacking::Log(log) => unsafe { log.region.page_out(ByteRange { offset, len })? },

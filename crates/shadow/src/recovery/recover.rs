@@ -66,6 +66,28 @@ pub(crate) fn read_len(region: &Region, layout: &ShadowLayout) -> Result<u64> {
     Ok(len)
 }
 
+/// Bytes of the region that exist.
+fn usable_bytes(region: &Region) -> u64 {
+    match region.medium().grown() {
+        // The medium does not know.
+        0 => region.len(),
+        grown => grown,
+    }
+}
+
+/// As `read_len`, of a region of which `usable` bytes exist. Whoever stored a length had grown the region before,
+/// durably: a greater one is damage, and no reason to take space.
+fn read_len_within(region: &Region, layout: &ShadowLayout, usable: u64) -> Result<u64> {
+    if layout.image_start() > usable {
+        return corrupt(usable, "the image ends before its logs do");
+    }
+    let len = read_len(region, layout)?;
+    if len > usable - layout.image_start() {
+        return corrupt(usable, "the image ends before its length");
+    }
+    Ok(len)
+}
+
 /// What the region says about the last opening for writing; none before the first.
 pub(crate) fn last_opening(region: &Region) -> Option<LastOpening> {
     let last = Generation::read(durable_word(region, AT_GENERATION))?;
@@ -91,10 +113,10 @@ fn recover_on(
     order: Order,
     threads: &Threads,
 ) -> Result<(RecoveredLogs, Recovery)> {
-    let len = read_len(region, layout)?;
-    region.grow(layout.image_start() + len)?;
+    let usable = usable_bytes(region);
+    let len = read_len_within(region, layout, usable)?;
     let RingScan { mut found, upto, marker, starts, generation } =
-        scan(region, layout, (len, u64::MAX), ends, threads)?;
+        scan(region, layout, (len, usable), ends, threads)?;
     let mut recovery = Recovery::default();
     let mut seq = upto;
     let mut ends = starts;
@@ -169,13 +191,7 @@ fn apply_stripes(
 /// Verifies header words and logs of a region of which `usable` bytes exist, without changing anything; returns the
 /// count of atomic groups found.
 pub(crate) fn verify_all(region: &Region, layout: &ShadowLayout, usable: u64) -> Result<u64> {
-    if layout.image_start() > usable {
-        return corrupt(usable, "the image ends before its logs do");
-    }
-    let len = read_len(region, layout)?;
-    if len > usable - layout.image_start() {
-        return corrupt(usable, "the image ends before its length");
-    }
+    let len = read_len_within(region, layout, usable)?;
     let threads = Threads::of_machine();
     Ok(scan(region, layout, (len, usable), LogEnds::Prove, &threads)?.found.len() as u64)
 }

@@ -198,12 +198,6 @@ impl Handover {
         self.logs.iter().any(|own| own.least_deferred() != NONE)
     }
 
-    /// Whether anything was ever deferred.
-    pub(crate) fn has_deferred(&self) -> bool {
-        // Relaxed: only whether it is zero.
-        self.logs.iter().any(|own| own.deferred.load(Ordering::Relaxed) > 0)
-    }
-
     /// Closes the log, if it is open: `flush` makes the positions durable that it is given.
     pub(crate) fn close<E>(
         &self,
@@ -304,6 +298,12 @@ impl Handover {
         self.logs[log].head.load(Ordering::Acquire)
     }
 
+    /// Bytes of the log in use. The head is read first: the tail only grows, and the head never passes it.
+    pub(crate) fn used(&self, log: usize) -> u64 {
+        let head = self.head(log);
+        self.tail(log) - head
+    }
+
     /// Frees everything before `head`: the replayer has applied it, durably.
     pub(crate) fn free(&self, log: usize, head: u64) {
         // Release pairs with the Acquire in `head`.
@@ -314,7 +314,7 @@ impl Handover {
     pub(crate) fn wants_space(&self, kept_bytes: u64) -> bool {
         // Relaxed: a writer that the replayer misses asks again.
         self.waiting.load(Ordering::Relaxed) > 0
-            || (0..self.logs.len()).any(|log| self.tail(log) - self.head(log) > kept_bytes)
+            || (0..self.logs.len()).any(|log| self.used(log) > kept_bytes)
     }
 
     /// A log writer begins to wait for space, or ends it.
@@ -361,7 +361,8 @@ impl Handover {
     }
 
     /// Wakes an idle replayer. One that is about to become idle may miss it: then what was published waits for the
-    /// next atomic group, or for a log writer that needs space, which asks until there is some.
+    /// next atomic group, or for a log writer that needs space, which asks until there is some. What was deferred waits
+    /// for the replayer to look once more before it sleeps without a limit.
     #[inline(always)]
     pub(crate) fn wake_if_idle(&self) {
         if self.idle.load(Ordering::Relaxed) && self.idle.swap(false, Ordering::Relaxed) {

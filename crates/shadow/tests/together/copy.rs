@@ -1,6 +1,6 @@
 //! A shadow made of bytes that the caller has: it opens at its original's address, on every medium.
 
-use mangrove_shadow::{Create, Latency, Medium, Options, Shadow, ShadowCopy};
+use mangrove_shadow::{Create, Error, Latency, Medium, Options, PoolConfig, Shadow, ShadowCopy};
 
 const MEDIA: [Medium; 2] = [Medium::File, Medium::Emulated(Latency::new(0, 0))];
 
@@ -38,4 +38,22 @@ fn a_copy_opens_where_its_original_lies() {
         assert!(bytes.iter().enumerate().all(|(at, &found)| found == byte(at)), "{medium}");
         shadow.close().unwrap();
     }
+}
+
+/// Far more than what the other tests of the process take meanwhile.
+#[test]
+fn a_copy_that_needs_more_memory_than_the_process_may_have_is_refused() {
+    const MORE: u64 = 1 << 30;
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("copy");
+    let own = mangrove_sys::own_memory_bytes().unwrap() as u64;
+    let config = PoolConfig { memory_bytes_max: Some(own + MORE), ..PoolConfig::default() };
+    let options = Options::new().config(config).create(Create::New).medium(Medium::File);
+    let mut copy = ShadowCopy::create(&path, &options.capacity(8 * MORE), 1 << 44).unwrap();
+    copy.grow(1 << 18).unwrap();
+    let refused = copy.grow(3 * MORE);
+    assert!(matches!(refused, Err(Error::MemoryLimit { .. })), "{refused:?}");
+    // Nothing was made longer, and what fits is closed.
+    assert_eq!(copy.close(|_| true).unwrap(), Some(0));
+    assert!(Shadow::check(&path).unwrap().damage.is_empty());
 }

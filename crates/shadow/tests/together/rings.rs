@@ -1,7 +1,7 @@
 //! The shadow on the emulated medium: rings, replayer, recovery.
 
 use crate::support::{Random, bytes, folder};
-use mangrove_pool::crc32c;
+use mangrove_pool::{Pool, crc32c};
 use mangrove_shadow::{AddressChoice, Create, Error, Latency, Medium, Options, Shadow};
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -209,11 +209,27 @@ fn forged_numbers_and_long_units_are_refused() {
     let file = path.join("image");
     let whole = std::fs::read(&file).unwrap();
     let word = |bytes: &[u8], at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
+    let takes_no_space = |bytes: &[u8], what: &str| {
+        assert_eq!(std::fs::metadata(&file).unwrap().len(), bytes.len() as u64, "{what}: space was taken");
+    };
+    let openings = || [Options::new().read_only(true), options()];
     let refused = |bytes: &[u8], what: &str| {
         std::fs::write(&file, bytes).unwrap();
-        let error = options().open(&path).expect_err(what);
-        assert!(matches!(error, Error::Corrupt { .. }), "{what}: {error}");
+        for opening in openings() {
+            let error = opening.open(&path).expect_err(what);
+            assert!(matches!(error, Error::Corrupt { .. }), "{what}: {error}");
+        }
         assert!(!Shadow::check(&path).unwrap().damage.is_empty(), "{what}");
+        takes_no_space(bytes, what);
+    };
+    // As after a crash that left the last atomic group unfinished.
+    let not_applied = |bytes: &[u8], what: &str| {
+        std::fs::write(&file, bytes).unwrap();
+        for opening in openings() {
+            let opened = opening.open(&path);
+            assert!(!opened.is_ok_and(|shadow| shadow.report().units > 0), "{what}: it was applied");
+            takes_no_space(bytes, what);
+        }
     };
     // The generation, the end of the durable copy, the begin of the log.
     for at in [192, 4096 + 64, 4096 + 72] {
@@ -223,6 +239,10 @@ fn forged_numbers_and_long_units_are_refused() {
             refused(&bad, &format!("the word at {at} says {value}"));
         }
     }
+    // A length of which one bit has flipped: the file is shorter.
+    let mut bad = whole.clone();
+    bad[64..72].copy_from_slice(&(word(&whole, 64) ^ 1 << 24).to_le_bytes());
+    refused(&bad, "a length behind the file's end");
     // An atomic group whose records lie in the durable copy: applying it overwrites what was verified.
     let mut bad = whole.clone();
     let records = [[64 << 8 | 0xd2, 0].map(u64::to_le_bytes).concat(), vec![9; 64]].concat();
@@ -232,9 +252,18 @@ fn forged_numbers_and_long_units_are_refused() {
     let aside = [u64::from(crc32c(0, &records)) << 32 | 0xa3, IMAGE as u64, records.len() as u64, 1];
     bad[unit + 32..unit + 64].copy_from_slice(&aside.map(u64::to_le_bytes).concat());
     seal(&mut bad, unit);
-    std::fs::write(&file, &bad).unwrap();
-    let shadow = options().open(&path);
-    assert!(shadow.is_err() || shadow.unwrap().report().units == 0, "it was applied");
+    not_applied(&bad, "records in the durable copy");
+    // Records that lie, in whole or in part, behind the file's end, where the region's addresses go on: to read there
+    // raises SIGBUS.
+    let capacity = Pool::inspect(&path).unwrap().capacity as usize;
+    let (aside, file_end) = (word(&whole, unit + 40) as usize, whole.len());
+    for (start, end) in [(aside, file_end + 8), (file_end, file_end + 4096), (file_end, capacity)] {
+        let mut bad = whole.clone();
+        let record = [0xa3, start as u64, (end - start) as u64, 1];
+        bad[unit + 32..unit + 64].copy_from_slice(&record.map(u64::to_le_bytes).concat());
+        seal(&mut bad, unit);
+        not_applied(&bad, &format!("records from {start} to {end}, of {file_end} bytes"));
+    }
     // A second one, whose records are those of the first.
     let mut bad = whole.clone();
     bad.copy_within(unit..unit + 64, unit + 64);

@@ -12,7 +12,7 @@ use super::error::{HeapError, HeapResult};
 use super::heap::Heap;
 use super::options::KIND;
 use super::thread::Thread;
-use mangrove_pool::{LOG_BYTES_MAX, LOG_BYTES_MIN, PoolOptions, appear};
+use mangrove_pool::{LOG_BYTES_MAX, LOG_BYTES_MIN, PoolConfig, PoolOptions, appear};
 use mangrove_shadow::{Create, Durability, MediumKind, Options, Shadow, ShadowCopy};
 use mangrove_sys::copy_nonzero_pages;
 use std::ops::ControlFlow;
@@ -54,10 +54,16 @@ impl Heap {
     /// the backup by returning `Break`. On the file medium, where an error has ended all writing, it copies what
     /// opening the heap again would give: every transaction that was acknowledged.
     ///
+    /// Unless it lies on persistent memory, all of the copy is in this process's memory until the backup ends, beside
+    /// the heap and whatever [`HeapOptions::memory_bytes_max`](crate::HeapOptions::memory_bytes_max) says. A process
+    /// that could then have more than nine tenths of the memory and swap space of the machine, or of its control
+    /// groups, gets `MemoryLimit` before anything is copied (a page counts also if it holds zeros, which take none).
+    ///
     /// # Errors
     /// `Stopped`; `Invalid` for a place inside the heap's own directory; `Nested` inside a transaction, `Forked` in
     /// a child; the pool's `Exists`, `Foreign` where something else lies at `path`, `Unsupported` in another pool's
-    /// directory, `NoSpace`, `Io`, and `Busy`: another backup to `path` is at work. Nothing is left at `path`.
+    /// directory, `NoSpace`, `MemoryLimit`, `Io`, and `Busy`: another backup to `path` is at work. Nothing is left at
+    /// `path`.
     pub fn backup(
         &self,
         path: impl AsRef<Path>,
@@ -84,7 +90,8 @@ impl Heap {
         // None begins any more, but one that began before the failure may still write and remove files.
         let _ = self.shadow().checkpoint();
         // This process has the heap, at its address, and writes to its files no more.
-        let pool = PoolOptions::new().kind(KIND).read_only(true).unlocked(true).away(true).open(from)?;
+        let options = PoolOptions::new().config(limited()).kind(KIND).read_only(true);
+        let pool = options.unlocked(true).away(true).open(from)?;
         pool.finish()?;
         let len = pool.stat().grown;
         let mut copy =
@@ -156,6 +163,7 @@ impl Heap {
         let all = shadow.log_bytes_max();
         let log_bytes = if shadow.medium() == MediumKind::File { all } else { all / logs as u64 };
         Options::new()
+            .config(limited())
             .kind(KIND)
             .create(Create::New)
             // The copy counts only once it is durable as a whole: no need to wait for each part.
@@ -164,6 +172,11 @@ impl Heap {
             .log_bytes(log_bytes.clamp(LOG_BYTES_MIN, LOG_BYTES_MAX))
             .log_count(logs)
     }
+}
+
+/// With the limit on memory of a pool that lies in it.
+fn limited() -> PoolConfig {
+    PoolConfig::default().memory_limited()
 }
 
 /// Copies what differs. No transaction runs.

@@ -85,9 +85,10 @@ impl HeapOptions {
     /// machine's memory. The heap is mapped copy on write ([`Start::CopyOnWrite`]); a thread brings the durable copy up
     /// to date when transactions have written more pages, and gives the memory of some back while no transaction runs:
     /// a pause of milliseconds, see [`HeapStat`](crate::HeapStat). Those pages come back from the file when they are
-    /// touched. What running transactions write may exceed the limit for that long. With a limit only transactions
-    /// store to the heap, also to memory that [`Tx::privatise`](crate::Tx::privatise) has made private. Default: no
-    /// limit.
+    /// touched. What running transactions write may exceed the limit for that long, and what cannot be given back now
+    /// stays for longer (the process has no file descriptor left, say). With a limit only transactions store to the
+    /// heap, also to memory that [`Tx::privatise`](crate::Tx::privatise) has made private. A heap opened read-only is
+    /// read into memory as a whole; opening refuses it afterwards if it takes more than the limit. Default: no limit.
     #[must_use]
     pub fn memory_bytes_max(mut self, bytes: u64) -> Self {
         self.memory_bytes_max = Some(bytes);

@@ -1,7 +1,7 @@
 //! Heaps that are larger than the memory they may take.
 
 use crate::ways::on_each_way;
-use mangrove_txn::{Heap, HeapError, HeapOptions, MEMORY_BYTES_MIN, Ptr};
+use mangrove_txn::{Heap, HeapError, HeapOptions, Latency, MEMORY_BYTES_MIN, Medium, Ptr};
 use std::path::Path;
 
 const MIB: usize = 1 << 20;
@@ -96,4 +96,26 @@ fn a_limit_that_cannot_be_kept_is_refused() {
     let refused = Heap::options().capacity(64 << 20).memory_bytes_max(MEMORY_BYTES_MIN - 1).open(&path);
     assert!(matches!(refused, Err(HeapError::Invalid { what }) if what.contains("at least")));
     Heap::options().capacity(64 << 20).memory_bytes_max(MEMORY_BYTES_MIN).open(&path).unwrap();
+}
+
+/// Nothing of it can be given back, so no thread keeps the limit.
+#[test]
+fn a_heap_that_is_opened_read_only_fits_its_limit_or_is_refused() {
+    const PAGES: u64 = (16 * MIB / 4096) as u64;
+    for medium in [Medium::File, Medium::Emulated(Latency::default())] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("heap");
+        let options = Heap::options().medium(medium).capacity(256 << 20).log_bytes(1 << 20);
+        let heap = options.open(&path).unwrap();
+        let array = fill(&heap, PAGES);
+        heap.close().unwrap();
+        let reading = options.read_only(true);
+        let refused = reading.clone().memory_bytes_max(LIMIT).open(&path);
+        let says = |what: &str| what.contains("read-only") && what.contains("open the heap without it");
+        assert!(matches!(&refused, Err(HeapError::Invalid { what }) if says(what)), "{refused:?}");
+        let heap = reading.memory_bytes_max(64 << 20).open(&path).unwrap();
+        assert!(own_bytes(&heap) > LIMIT as usize, "all of it lies in memory");
+        verify(&heap, array, PAGES);
+        assert_eq!(heap.stat().unwrap().given_back_bytes, 0);
+    }
 }

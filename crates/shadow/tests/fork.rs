@@ -1,0 +1,71 @@
+//! A child of fork drops its parent's shadow: it has none of the threads that replay, and the log is the parent's.
+
+use mangrove_shadow::{Create, Error, Latency, Medium, Options, Shadow};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// Seconds after which a child that hangs is ended.
+const CHILD_SECONDS_MAX: u32 = 60;
+
+// Of the C library.
+unsafe extern "C" {
+    fn fork() -> i32;
+    fn alarm(seconds: u32) -> u32;
+    fn waitpid(child: i32, status: *mut i32, options: i32) -> i32;
+    fn _exit(status: i32) -> !;
+}
+
+/// How a child ends that does `work`, as waitpid(2) says: 0 if the work returned.
+fn in_child(work: impl FnOnce()) -> i32 {
+    // SAFETY: the child has this thread alone, does the work, and ends below.
+    let child = unsafe { fork() };
+    if child == 0 {
+        // SAFETY: asks for a signal.
+        unsafe { alarm(CHILD_SECONDS_MAX) };
+        let panicked = catch_unwind(AssertUnwindSafe(work)).is_err();
+        // SAFETY: ends the child without running anything else of the parent's.
+        unsafe { _exit(i32::from(panicked)) };
+    }
+    let mut status = -1;
+    // SAFETY: our child, and a place for its status.
+    assert_eq!(unsafe { waitpid(child, &raw mut status, 0) }, child);
+    status
+}
+
+/// With one thread that replays, with two, and with one that applies beside the caller.
+#[test]
+fn a_child_that_ends_its_parents_shadow_ends_nothing_of_the_parent() {
+    for (background, replayers) in [(true, 1), (true, 2), (false, 2)] {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("s");
+        let options = Options::new().create(Create::IfMissing).medium(Medium::Emulated(Latency::default()));
+        let options = options.capacity(1 << 20).log_bytes(64 << 10);
+        let options = options.background(background).replayers(replayers);
+        let opened = options.open(&path).unwrap();
+        opened.grow(64 << 10).unwrap();
+        let base = opened.base();
+        let commit = |shadow: &Shadow, byte: u8| {
+            // SAFETY: inside what was grown, and this thread alone uses it.
+            unsafe { base.write_bytes(byte, 100) };
+            let ticket = shadow.commit(0, &[(base as usize, 100)]).unwrap();
+            shadow.wait(ticket).unwrap();
+        };
+        commit(&opened, 1);
+        // What a child takes out of it stays with the parent.
+        let mut shadow = Some(opened);
+        assert_eq!(in_child(|| drop(shadow.take())), 0, "{background}, {replayers}");
+        let closes = || {
+            let closed = shadow.take().unwrap().close();
+            assert!(matches!(closed, Err(Error::Unsupported { .. })), "{closed:?}");
+        };
+        assert_eq!(in_child(closes), 0, "{background}, {replayers}");
+        let shadow = shadow.unwrap();
+        commit(&shadow, 2);
+        assert!(matches!(options.open(&path), Err(Error::Busy { .. })), "the child has unlocked it");
+        shadow.checkpoint().unwrap();
+        shadow.close().unwrap();
+        let shadow = options.open(&path).unwrap();
+        assert!(shadow.report().was_clean);
+        // SAFETY: as above.
+        assert_eq!(unsafe { shadow.base().add(99).read() }, 2);
+    }
+}
