@@ -1098,10 +1098,11 @@ mangrove_status mangrove_heap_open(const char *path,
 
 // Brings the data file up to date, marks the heap clean, unlocks it and frees the handle.
 //
-// Errors: MANGROVE_ERR_IN_USE: the calling thread is inside a transaction on it; MANGROVE_ERR_UNSUPPORTED:
-// the process was forked since it was opened. The heap stays open then and the handle valid. After any
-// other result the handle is gone. MANGROVE_ERR_POISONED, _IO: the heap is not clean; what was acknowledged
-// is in its log all the same.
+// Errors: MANGROVE_ERR_IN_USE: a thread is inside a transaction on it, or left one by longjmp and has not
+// come back to the library since; MANGROVE_ERR_TX_MISPLACED: the calling thread is a signal handler that
+// interrupted the library; MANGROVE_ERR_UNSUPPORTED: the process was forked since it was opened. The heap
+// stays open then and the handle valid. After any other result the handle is gone. MANGROVE_ERR_POISONED,
+// _IO: the heap is not clean; what was acknowledged is in its log all the same.
 // A process that ends without closing loses nothing acknowledged; the next opening replays the log.
 // Closing twice is undefined, as is a call on the heap that runs at the same time.
 mangrove_status mangrove_heap_close(mangrove_heap *heap);
@@ -1113,9 +1114,10 @@ mangrove_status mangrove_heap_base(const mangrove_heap *heap, void **base);
 // Copies the heap as it is at this instant into a new heap at `path`, while transactions continue; they
 // wait only while memory is compared with the copy. *bytes, which may be NULL, is how many were copied.
 // The new heap belongs at the same address, so one process opens one of the two at a time. The copy of an
-// emulated heap lies on the medium file.
+// emulated heap lies on the medium file, where a copy is in memory until it is durable.
 //
-// Errors: MANGROVE_ERR_POOL_EXISTS, _NO_SPACE, _READ_ONLY, _IO, _POISONED; _FOREIGN: something else lies at
+// Errors: MANGROVE_ERR_POOL_EXISTS, _NO_SPACE, _READ_ONLY, _IO, _POISONED; _NO_MEMORY: the process would have
+// more than nine tenths of the memory of the machine or its control groups; _FOREIGN: something else lies at
 // `path`; _UNSUPPORTED: `path` lies in another pool's directory; _POOL_BUSY: another backup to `path` is at
 // work; _TX_MISPLACED inside a transaction on it. Nothing is left at `path`.
 // Crash: the new heap appears whole and durable, or not at all. Threads: any.
@@ -1218,7 +1220,8 @@ mangrove_status mangrove_heap_options_set_protocol(mangrove_heap_options *option
 // changed pages to the file and gives the memory of some back while no transaction runs, a pause of
 // milliseconds; what running transactions write may exceed the limit for that long. Only transactions store to
 // such a heap, also after mangrove_tx_privatise. What the library needs besides, above all memory
-// for the redo log (up to its bytes), comes on top. Default: no limit. A property of this opening.
+// for the redo log (up to its bytes), comes on top. A heap opened read-only lies in memory as a whole: opening
+// fails with MANGROVE_ERR_INVALID_ARGUMENT if it takes more. Default: no limit. A property of this opening.
 mangrove_status mangrove_heap_options_set_memory_max(mangrove_heap_options *options,
                                                      uint64_t bytes);
 

@@ -277,7 +277,9 @@ public:
     {
         mangrove_heap *handle = handle_;
         const mangrove_status status = mangrove_heap_close(handle);
-        if (status != MANGROVE_ERR_IN_USE && status != MANGROVE_ERR_UNSUPPORTED) handle_ = nullptr;
+        const bool stays = status == MANGROVE_ERR_IN_USE || status == MANGROVE_ERR_UNSUPPORTED ||
+                           status == MANGROVE_ERR_TX_MISPLACED;
+        if (!stays) handle_ = nullptr;
         detail::need(status);
     }
 

@@ -64,10 +64,11 @@ pub unsafe extern "C" fn mangrove_heap_open(
 
 /// Brings the data file up to date, marks the heap clean, unlocks it and frees the handle.
 ///
-/// Errors: MANGROVE_ERR_IN_USE: the calling thread is inside a transaction on it; MANGROVE_ERR_UNSUPPORTED:
-/// the process was forked since it was opened. The heap stays open then and the handle valid. After any
-/// other result the handle is gone. MANGROVE_ERR_POISONED, _IO: the heap is not clean; what was acknowledged
-/// is in its log all the same.
+/// Errors: MANGROVE_ERR_IN_USE: a thread is inside a transaction on it, or left one by longjmp and has not
+/// come back to the library since; MANGROVE_ERR_TX_MISPLACED: the calling thread is a signal handler that
+/// interrupted the library; MANGROVE_ERR_UNSUPPORTED: the process was forked since it was opened. The heap
+/// stays open then and the handle valid. After any other result the handle is gone. MANGROVE_ERR_POISONED,
+/// _IO: the heap is not clean; what was acknowledged is in its log all the same.
 /// A process that ends without closing loses nothing acknowledged; the next opening replays the log.
 /// Closing twice is undefined, as is a call on the heap that runs at the same time.
 #[unsafe(no_mangle)]
@@ -86,9 +87,19 @@ pub unsafe extern "C" fn mangrove_heap_close(heap: *mut mangrove_heap) -> mangro
                  first",
             ));
         }
-        // SAFETY: not null, from mangrove_heap_open and, by contract, not closed before.
+        // SAFETY: not null, from mangrove_heap_open and, by contract, not closed before; no other call runs.
+        let opened = unsafe { &mut *heap };
+        let is_used = Arc::get_mut(&mut opened.heap).is_none_or(Heap::has_open_transaction);
+        if is_used {
+            return Err(Failure::new(
+                MANGROVE_ERR_IN_USE,
+                "the heap cannot be closed while another thread has a transaction on it; let that thread commit, abort \
+                 or end first",
+            ));
+        }
+        // SAFETY: as above.
         let heap = unsafe { Box::from_raw(heap) }.heap;
-        Arc::into_inner(heap).expect("no other call on the heap runs").close()?;
+        Arc::into_inner(heap).expect("it had one owner above").close()?;
         Ok(MANGROVE_OK)
     })
 }
@@ -112,9 +123,10 @@ pub unsafe extern "C" fn mangrove_heap_base(
 /// Copies the heap as it is at this instant into a new heap at `path`, while transactions continue; they
 /// wait only while memory is compared with the copy. *bytes, which may be NULL, is how many were copied.
 /// The new heap belongs at the same address, so one process opens one of the two at a time. The copy of an
-/// emulated heap lies on the medium file.
+/// emulated heap lies on the medium file, where a copy is in memory until it is durable.
 ///
-/// Errors: MANGROVE_ERR_POOL_EXISTS, _NO_SPACE, _READ_ONLY, _IO, _POISONED; _FOREIGN: something else lies at
+/// Errors: MANGROVE_ERR_POOL_EXISTS, _NO_SPACE, _READ_ONLY, _IO, _POISONED; _NO_MEMORY: the process would have
+/// more than nine tenths of the memory of the machine or its control groups; _FOREIGN: something else lies at
 /// `path`; _UNSUPPORTED: `path` lies in another pool's directory; _POOL_BUSY: another backup to `path` is at
 /// work; _TX_MISPLACED inside a transaction on it. Nothing is left at `path`.
 /// Crash: the new heap appears whole and durable, or not at all. Threads: any.

@@ -271,7 +271,8 @@ pub unsafe extern "C" fn mangrove_heap_options_set_protocol(
 /// changed pages to the file and gives the memory of some back while no transaction runs, a pause of
 /// milliseconds; what running transactions write may exceed the limit for that long. Only transactions store to
 /// such a heap, also after mangrove_tx_privatise. What the library needs besides, above all memory
-/// for the redo log (up to its bytes), comes on top. Default: no limit. A property of this opening.
+/// for the redo log (up to its bytes), comes on top. A heap opened read-only lies in memory as a whole: opening
+/// fails with MANGROVE_ERR_INVALID_ARGUMENT if it takes more. Default: no limit. A property of this opening.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mangrove_heap_options_set_memory_max(
     options: *mut mangrove_heap_options,

@@ -493,6 +493,38 @@ static void steps(void) {
     CHECK(value() == before + 1001);
 }
 
+static pthread_barrier_t barrier;
+
+/* Ends with a transaction that it began, or jumped out of. */
+static void *leave_open(void *arg) {
+    mangrove_tx *tx;
+    if (arg == &outside) {
+        if (setjmp(outside) == 0) mangrove_transaction(heap, write_and_jump, NULL, NULL);
+    } else {
+        OK(mangrove_tx_begin(heap, false, &tx));
+        OK(mangrove_tx_store(tx, cell, 999));
+    }
+    pthread_barrier_wait(&barrier);
+    pthread_barrier_wait(&barrier);
+    return NULL;
+}
+
+static void closing_while_a_thread_is_inside(void) {
+    int round;
+    CHECK(pthread_barrier_init(&barrier, NULL, 2) == 0);
+    for (round = 0; round < 2; round++) {
+        pthread_t thread;
+        CHECK(pthread_create(&thread, NULL, leave_open, round ? NULL : &outside) == 0);
+        pthread_barrier_wait(&barrier);
+        ANSWERS(MANGROVE_ERR_IN_USE, mangrove_heap_close(heap));
+        CHECK(strstr(mangrove_last_error(), "another thread") != NULL);
+        pthread_barrier_wait(&barrier);
+        CHECK(pthread_join(thread, NULL) == 0);
+        undone_and_free();
+    }
+    CHECK(pthread_barrier_destroy(&barrier) == 0);
+}
+
 static void by(const heap_way *way, const char *folder) {
     mangrove_heap_figures figures = {.size = sizeof figures};
     uint64_t blocks;
@@ -516,6 +548,8 @@ static void by(const heap_way *way, const char *folder) {
     signals_in_the_library();
     cancellations();
     steps();
+    expected = value();
+    closing_while_a_thread_is_inside();
     OK(mangrove_heap_stat(heap, &figures));
     CHECK(figures.blocks == blocks); /* what was allocated was given back */
     OK(mangrove_heap_check(heap, NULL));

@@ -46,9 +46,19 @@ int main(int argc, char **argv) {
     OK(mangrove_map_put(map, S("small"), S("another")));
     OK(mangrove_map_contains(map, S("big")));
 
+    /* What was there at the snapshot, after it has changed. */
     limit_memory(0);
-    OK(mangrove_map_get(map, S("big"), &value, &len));
+    OK(mangrove_map_put(map, S("big"), S("tiny")));
+    limit_memory(BIG / 2);
+    ANSWERS(MANGROVE_ERR_NO_MEMORY, mangrove_snapshot_get(snapshot, S("big"), &value, &len));
+    CHECK(value == NULL && strstr(mangrove_last_error(), "67108864") != NULL);
+
+    limit_memory(0);
+    OK(mangrove_snapshot_get(snapshot, S("big"), &value, &len));
     CHECK(len == BIG);
+    mangrove_free(value);
+    OK(mangrove_map_get(map, S("big"), &value, &len));
+    CHECK(len == 4);
     mangrove_free(value);
     mangrove_snapshot_free(snapshot);
     OK(mangrove_map_close(map));

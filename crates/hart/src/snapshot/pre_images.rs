@@ -297,12 +297,22 @@ impl SnapshotRegistry {
         }
     }
 
-    /// The saved state of `key` at the snapshot, or none when its live state, read before this call, is the state.
-    pub(crate) fn state(&self, of: &Overlay, key: &[u8]) -> Result<Option<Option<Vec<u8>>>, Expired> {
+    /// Calls `look` with the saved state of `key` at the snapshot, unless its live state, read before this call, is the
+    /// state. `look` must not wait.
+    pub(crate) fn state<T>(
+        &self,
+        of: &Overlay,
+        key: &[u8],
+        look: impl FnOnce(Option<&[u8]>) -> T,
+    ) -> Result<Option<T>, Expired> {
         let list = self.list.read();
         let from = list.partition_point(|o| o.number < of.number);
-        let saved =
-            list[from..].iter().find_map(|overlay| overlay.state.lock().saved.pre_images.get(key).cloned());
+        let mut look = Some(look);
+        let saved = list[from..].iter().find_map(|overlay| {
+            let state = overlay.state.lock();
+            let value = state.saved.pre_images.get(key)?.as_deref();
+            look.take().map(|look| look(value))
+        });
         if of.expired.load(Ordering::SeqCst) { Err(Expired) } else { Ok(saved) }
     }
 
@@ -412,6 +422,10 @@ mod tests {
         keys.for_each(|number| registry.save(&key(number), |_| Some(Some(vec![value]))));
     }
 
+    fn owned(state: Option<&[u8]>) -> Option<Vec<u8>> {
+        state.map(<[u8]>::to_vec)
+    }
+
     fn bytes(registry: &SnapshotRegistry) -> u64 {
         registry.figures().1
     }
@@ -429,7 +443,7 @@ mod tests {
             let keys = older_count.max(5 + newer_count);
             for number in 0..keys {
                 let wanted = if number < older_count { 1 } else { 2 };
-                let state = registry.state(&older, &key(number)).unwrap();
+                let state = registry.state(&older, &key(number), owned).unwrap();
                 assert_eq!(state, Some(Some(vec![wanted])), "{number}");
             }
             assert_eq!(bytes(&registry), each * u64::from(keys));
@@ -452,7 +466,7 @@ mod tests {
         let third = registry.share().expect("still nothing has changed");
         assert_eq!((third.number, third.instant.lsn, third.instant.records), (0, 7, 3));
         save(&registry, 0..1, 1);
-        assert_eq!(registry.state(&third, &key(0)).unwrap(), Some(Some(vec![1])));
+        assert_eq!(registry.state(&third, &key(0), owned).unwrap(), Some(Some(vec![1])));
         assert!(registry.share().is_none(), "a key has changed");
         registry.end(&third);
         assert!(
@@ -471,7 +485,7 @@ mod tests {
         // What changes now is saved for the older one alone.
         save(&registry, 0..1, 1);
         assert!(registry.share().is_none());
-        assert_eq!(registry.state(&older, &key(0)).unwrap(), Some(Some(vec![1])));
+        assert_eq!(registry.state(&older, &key(0), owned).unwrap(), Some(Some(vec![1])));
         registry.end(&older);
         assert!(!registry.any() && bytes(&registry) == 0);
 
@@ -570,7 +584,7 @@ mod tests {
         let registry = SnapshotRegistry::new(1_000_000);
         let snapshot = registry.begin(Instant::default());
         save(&registry, 0..20_000, 1);
-        assert!(registry.state(&snapshot, &key(0)).is_err());
+        assert!(registry.state(&snapshot, &key(0), owned).is_err());
         assert_eq!(bytes(&registry), 0);
         let left = || registry.garbage.lock().iter().map(|images| images.len()).sum::<usize>();
         // Expiry itself, under a node lock, freed nothing.

@@ -74,24 +74,25 @@ impl<'a> Snapshot<'a> {
                 hart.append_value(hart.space.offset(leaf), value)
             })
         };
-        match self.saved(key)? {
-            Some(Some(saved)) => {
-                *value = saved;
-                return Ok(true);
-            }
-            Some(None) => {}
-            None => {
-                if let Some(read) = live {
-                    if !matches!(read, Read::Copied) {
-                        value.clear();
-                    }
-                    read.append_inline(value)?;
-                    return Ok(true);
-                }
-            }
+        let saved = self.saved(key, |saved| {
+            value.clear();
+            let Some(saved) = saved else { return Ok(false) };
+            value.try_reserve(saved.len()).map_err(|_| Error::NoMemory { wanted: saved.len() as u64 })?;
+            value.extend_from_slice(saved);
+            Ok(true)
+        })?;
+        if let Some(was_there) = saved {
+            return was_there;
         }
-        value.clear();
-        Ok(false)
+        let Some(read) = live else {
+            value.clear();
+            return Ok(false);
+        };
+        if !matches!(read, Read::Copied) {
+            value.clear();
+        }
+        read.append_inline(value)?;
+        Ok(true)
     }
 
     /// True when `key` was there.
@@ -105,16 +106,16 @@ impl<'a> Snapshot<'a> {
             let _tree = hart.share_tree(key);
             hart.index.get(key, |_| ()).is_some()
         };
-        Ok(self.saved(key)?.map_or(live, |saved| saved.is_some()))
+        Ok(self.saved(key, |saved| saved.is_some())?.unwrap_or(live))
     }
 
-    /// The state of `key` that a writer saved since the instant; none when the live state, read before this call, is
-    /// that of the instant.
-    fn saved(&self, key: &[u8]) -> Result<Option<Option<Vec<u8>>>> {
+    /// Calls `look` with the state of `key` that a writer saved since the instant; none when the live state, read
+    /// before this call, is that of the instant.
+    fn saved<T>(&self, key: &[u8], look: impl FnOnce(Option<&[u8]>) -> T) -> Result<Option<T>> {
         let hart = self.pin.hart;
         // Saved states too: what was there at the instant may never have become durable.
         while self.pin.medium_failed && !hart.read_gate.wait_durable(hart.region(), key)? {}
-        hart.snapshots.state(&self.pin.overlay, key).map_err(|_| Error::SnapshotExpired)
+        hart.snapshots.state(&self.pin.overlay, key, look).map_err(|_| Error::SnapshotExpired)
     }
 
     /// The records between the bounds, in order and from both ends.
