@@ -24,13 +24,15 @@ fn the_version_in_the_header_is_the_crates() {
 }
 
 /// The malloc family of the process, which the library stands in front of, and related functions.
-const INTERPOSED: [&str; 16] = [
+const INTERPOSED: [&str; 18] = [
     "fork",
     "malloc",
     "calloc",
     "realloc",
     "reallocarray",
     "free",
+    "free_sized",
+    "free_aligned_sized",
     "memalign",
     "aligned_alloc",
     "posix_memalign",

@@ -5,7 +5,9 @@
  *   -Wl,--wrap=memcpy -Wl,--wrap=memmove -Wl,--wrap=memset
  * so that copies are seen too (-fno-builtin-memcpy -fno-builtin-memmove -fno-builtin-memset keeps clang from
  * expanding them in line, where only their single stores would be seen). Stores of libraries that were not
- * built like this are not seen. */
+ * built like this are not seen. Nor are those that clang has no callback for: copies of structs that it expands
+ * in line (*p = *q), atomic read-modify-write and compare-and-swap, and stores of other sizes than 1, 2, 4, 8
+ * and 16 bytes (long double, wide vectors, masked stores). Call mangrove_tracker_note before such a store. */
 #ifndef MANGROVE_TRACKER_H
 #define MANGROVE_TRACKER_H
 

@@ -93,7 +93,9 @@ pub fn in_tracked_call() -> bool {
 ///
 /// This is the whole of the explicit tracker, and native leaves report by it. Write after the call, before calling
 /// anything else that might end the batch.
-#[inline]
+// There is one copy, which the recompiler runs natively. A translated one would change the write set between the steps
+// of the record of its own stores.
+#[inline(never)]
 pub fn will_write(addr: *const u8, len: usize) {
     if in_tracked_call() {
         let writes = WRITES.load(Ordering::Relaxed);

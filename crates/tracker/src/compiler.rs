@@ -1,9 +1,10 @@
 //! The compiler tracker: the program reports its own stores, by calls that clang inserts.
 //!
 //! A program built with `-fsanitize-coverage=func,trace-stores`, and with the header `mangrove_tracker.h` in one
-//! translation unit (with LTO the callbacks are inlined), calls back before every store of 1 to 16 bytes and before
-//! every mem* function. This tracker sees only code that was rebuilt. Outside of tracked calls a callback costs one
-//! test.
+//! translation unit (with LTO the callbacks are inlined), calls back before a store of 1, 2, 4, 8 or 16 bytes and
+//! before a mem* function. This tracker sees only code that was rebuilt, and of that neither copies of structs which
+//! clang expands in line, nor atomic read-modify-write and compare-and-swap, nor stores of other sizes: the program
+//! reports those itself. Outside of tracked calls a callback costs one test.
 
 use crate::active::{Turn, will_write};
 use crate::error::Result;

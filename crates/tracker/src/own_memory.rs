@@ -103,8 +103,14 @@ pub(crate) fn map(len: usize) -> Option<usize> {
 pub(crate) fn unmap(addr: usize, len: usize) {
     let bytes = size_of_piece(len);
     let class = bytes.trailing_zeros() as usize;
-    // SAFETY: the caller's piece, to which nothing refers any more. Its pages become zeros again.
-    unsafe { libc::madvise(std::ptr::with_exposed_provenance_mut(addr), bytes, libc::MADV_DONTNEED) };
+    let piece: *mut u8 = std::ptr::with_exposed_provenance_mut(addr);
+    // SAFETY: the caller's piece, to which nothing refers any more. Its pages become zeros again; locked ones
+    // (mlockall) do not by themselves.
+    unsafe {
+        if libc::madvise(piece.cast(), bytes, libc::MADV_DONTNEED) != 0 {
+            piece.write_bytes(0, bytes);
+        }
+    }
     locked(|| {
         let head = VARIABLES.free[class].load(Ordering::Relaxed);
         // SAFETY: as above.

@@ -72,6 +72,26 @@ pub(crate) unsafe extern "C" fn free(block: *mut c_void) {
     }
 }
 
+/// As free_sized (C23).
+///
+/// # Safety
+/// As there.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn free_sized(block: *mut c_void, _bytes: usize) {
+    // SAFETY: the caller's contract.
+    unsafe { free(block) }
+}
+
+/// As free_aligned_sized (C23).
+///
+/// # Safety
+/// As there.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn free_aligned_sized(block: *mut c_void, _align: usize, _bytes: usize) {
+    // SAFETY: the caller's contract.
+    unsafe { free(block) }
+}
+
 /// As realloc(3). The new block is where the calling thread allocates now: inside a command the block
 /// becomes persistent, outside the caller gets a copy in the process's heap.
 ///
@@ -263,13 +283,15 @@ pub(crate) unsafe extern "C" fn pthread_key_delete(key: libc::pthread_key_t) -> 
 }
 
 /// The functions that a tracker may run untracked, with their names: they report what they write.
-pub(crate) fn leaves() -> [(usize, &'static CStr); 11] {
+pub(crate) fn leaves() -> [(usize, &'static CStr); 13] {
     [
         (malloc as *const () as usize, c"malloc"),
         (calloc as *const () as usize, c"calloc"),
         (realloc as *const () as usize, c"realloc"),
         (reallocarray as *const () as usize, c"reallocarray"),
         (free as *const () as usize, c"free"),
+        (free_sized as *const () as usize, c"free_sized"),
+        (free_aligned_sized as *const () as usize, c"free_aligned_sized"),
         (memalign as *const () as usize, c"memalign"),
         (aligned_alloc as *const () as usize, c"aligned_alloc"),
         (posix_memalign as *const () as usize, c"posix_memalign"),

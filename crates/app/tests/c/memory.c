@@ -27,6 +27,10 @@ static block blocks[BLOCKS];
 static char *copied, *printed, *line;
 static unsigned char *mapped, *moved, *huge, *zeroed;
 static char *from_outside;
+/* Those of C23. */
+void free_sized(void *block, size_t bytes);
+void free_aligned_sized(void *block, size_t align, size_t bytes);
+
 static void *made_inside[3];
 static unsigned verified;
 
@@ -61,6 +65,8 @@ static void families(void *ctx) {
         keep(n++, p, len);
         /* Freed inside, and used again. */
         free(malloc(len));
+        free_sized(malloc(len), len);
+        free_aligned_sized(aligned_alloc(align, len), align, len);
         p = malloc(len);
         memset(p, 3, len);
         p = realloc(p, 3 * len + 100);

@@ -5,6 +5,7 @@
 #include <linux/filter.h>
 #include <locale.h>
 #include <math.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
 #include <search.h>
@@ -221,6 +222,13 @@ void refused_fiemap(void *a) {
 void refused_pthread_exit(void *a) { pthread_exit(0); }
 void refused_thrd_exit(void *a) { thrd_exit(0); }
 void refused_unknown(void *a) { asm volatile(".byte 0x06"); }
+void refused_padlock(void *a) { asm volatile(".byte 0xf3, 0x0f, 0xa7, 0xc8"); } /* rep xcryptecb */
+void refused_fcntl(void *a) { fcntl(0, 1999, a); }
+void refused_zerocopy(void *a) {
+    char option[64] = {0};
+    socklen_t len = sizeof option;
+    getsockopt(0, IPPROTO_TCP, 35, option, &len);
+}
 void refused_syscall(void *a) { syscall(9999); }
 void refused_exec(void *a) { char *v[] = {"true", 0}; execv("/bin/true", v); }
 #include <setjmp.h>

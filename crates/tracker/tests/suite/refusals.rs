@@ -6,7 +6,7 @@ use mangrove_tracker::{Error, Recompiler, Tracker, WriteSet};
 use std::ffi::c_void;
 
 /// (function, part of the error's text)
-pub(crate) const REFUSED: [(&str, &str); 17] = [
+pub(crate) const REFUSED: [(&str, &str); 20] = [
     ("refused_fork", "makes a process"),
     ("refused_vfork", "makes a process"),
     ("refused_system", "makes a process"),
@@ -20,6 +20,9 @@ pub(crate) const REFUSED: [(&str, &str); 17] = [
     ("refused_pthread_exit", "ends a thread"),
     ("refused_thrd_exit", "ends a thread"),
     ("refused_unknown", "does not know"),
+    ("refused_padlock", "does not know"),
+    ("refused_fcntl", "fcntl"),
+    ("refused_zerocopy", "getsockopt"),
     ("refused_syscall", "system call 9999"),
     ("refused_exec", "process"),
     ("refused_longjmp", "longjmp"),

@@ -28,6 +28,11 @@ impl RecompilerState {
     }
 
     fn make(&mut self, number: i64, args: [u64; 6]) -> Result<i64, CallFailure> {
+        if number == libc::SYS_getsockopt && option_has_pointers(args[1], args[2]) {
+            return Err(CallFailure::Refused(
+                "it asks for a socket option by getsockopt that makes the kernel write elsewhere, too",
+            ));
+        }
         match plan(number) {
             SyscallPlan::Writes(outs) => Ok(self.make_plain(number, args, outs, &[])),
             SyscallPlan::WritesAlways(outs) => Ok(self.make_plain(number, args, outs, outs)),
@@ -152,14 +157,16 @@ impl RecompilerState {
             libc::SYS_vmsplice => &[Out(1, Size::Vector(2))],
             libc::SYS_fcntl => match args[1] as i32 {
                 libc::F_GETLK | libc::F_OFD_GETLK => &[Out(2, Size::Fixed(32))],
-                15.. => match args[1] as i32 {
-                    // F_GETOWN_EX, F_GETOWNER_UIDS, F_GET_RW_HINT, F_GET_FILE_RW_HINT
-                    16 => &[Out(2, Size::Fixed(8))],
-                    17 => &[Out(2, Size::Fixed(8))],
-                    1035 | 1037 => &[Out(2, Size::Fixed(8))],
-                    _ => &[],
-                },
-                _ => &[],
+                // F_GETOWN_EX, F_GETOWNER_UIDS, F_GET_RW_HINT, F_GET_FILE_RW_HINT, F_GETDELEG
+                16 | 17 | 1035 | 1037 | 1039 => &[Out(2, Size::Fixed(8))],
+                // F_DUPFD to F_SETLKW without F_GETLK, F_SETOWN to F_SETOWN_EX, locks of open files, F_SETLEASE to
+                // F_GET_SEALS, and the calls that set a hint or a delegation.
+                0..=15 | 37 | 38 | 1024..=1034 | 1036 | 1038 | 1040 => &[],
+                _ => {
+                    return Err(CallFailure::Refused(
+                        "it uses an fcntl command that the recompiler does not know",
+                    ));
+                }
             },
             libc::SYS_futex => match args[1] as i32 & 0x7f {
                 libc::FUTEX_WAKE_OP => &[Out(4, Size::Fixed(4))],
@@ -243,7 +250,10 @@ impl RecompilerState {
             match hook.before(number, &args, self.writes()) {
                 Decision::Native => {}
                 Decision::Return(result) => {
-                    self.forget_code(args[0] as usize, args[1] as usize);
+                    // Without an address mmap replaces nothing.
+                    if args[0] != 0 {
+                        self.forget_code(args[0] as usize, args[1] as usize);
+                    }
                     return Ok(result);
                 }
                 Decision::Refuse(why) => return Err(CallFailure::Refused(why)),
@@ -330,6 +340,12 @@ fn writes_to_pipe(fd: u64) -> bool {
     // SAFETY: only asks.
     let flags = unsafe { syscall(libc::SYS_fcntl, [fd, libc::F_GETFL as u64, 0, 0, 0, 0]) };
     failed(flags) || flags as i32 & libc::O_ACCMODE != libc::O_RDONLY
+}
+
+/// Whether a socket option holds pointers through which the kernel writes: TCP_ZEROCOPY_RECEIVE, and the tables of
+/// ebtables.
+fn option_has_pointers(level: u64, option: u64) -> bool {
+    matches!((level as i32, option as i32), (libc::IPPROTO_TCP, 35) | (libc::IPPROTO_IP, 128..=131))
 }
 
 /// Bytes of one thing that the length of a socket option counts.

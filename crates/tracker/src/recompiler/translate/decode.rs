@@ -178,6 +178,10 @@ pub(crate) fn analyse(
         insn.stores[count] = Some(store(raw, used, rare));
         count += 1;
     }
+    let is_known = |store: &InsnStore| store.bytes != 0 || rare || raw.is_string_instruction();
+    if !insn.stores.iter().flatten().all(is_known) {
+        insn.kind = InsnKind::Refused("it runs an instruction whose writes the recompiler does not know");
+    }
     if rare && count == 0 {
         insn.stores[0] = Some(InsnStore { mem: Mem::low(0), bytes: 8, shape: Shape::Rare });
     }

@@ -162,6 +162,12 @@ impl Code {
         self.u32(value);
     }
 
+    /// As `store_low_imm`, to 8 bytes; below 2 GiB.
+    pub(crate) fn store_low_imm_wide(&mut self, addr: u32, value: u32) {
+        self.op_mem(true, &[0xc7], 0, &Mem::low(addr), 4);
+        self.u32(value);
+    }
+
     /// `jmp [low]`
     pub(crate) fn jump_low(&mut self, addr: u32) {
         self.op_mem(false, &[0xff], 4, &Mem::low(addr), 0);

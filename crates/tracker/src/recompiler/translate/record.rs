@@ -331,7 +331,7 @@ impl Recorder<'_> {
             self.arena.slow.store_low(at!(write_addr), scratch.a);
         }
         let slow = &mut self.arena.slow;
-        slow.store_low_imm(at!(write_len), store.bytes);
+        slow.store_low_imm_wide(at!(write_len), store.bytes);
         resume_at(slow, scratch.a, end);
         slow.jump_low(stub);
     }
