@@ -426,8 +426,8 @@ impl Plugins {
     }
 
     fn steps(&self, steps: &str) -> Output {
-        let load = |step: &str| match step.strip_prefix("load:") {
-            Some(name) => format!("load:{}", self.scratch.path().join(name).display()),
+        let load = |step: &str| match step.split_once(':') {
+            Some((what, name)) => format!("{what}:{}", self.scratch.path().join(name).display()),
             None => step.to_owned(),
         };
         let steps: Vec<String> = steps.split(' ').map(load).collect();
@@ -523,6 +523,28 @@ fn a_pointer_into_a_library_that_came_after_opening_is_refused_at_the_commit() {
     assert!(told.contains("kept 2"), "{told}");
     let told = plugins.is_refused("open idle");
     assert!(told.contains("load it before opening") && !told.contains("damaged"), "{told}");
+}
+
+/// The commit of that command looks for it, too.
+#[test]
+fn a_pointer_into_a_library_that_comes_while_the_command_runs_is_refused_at_its_commit() {
+    let plugins = Plugins::new();
+    plugins.does("open idle kill");
+    let told = plugins.is_refused("open meet:one.so");
+    assert!(told.contains("one.so was loaded after the state was opened"), "{told}");
+    plugins.does("open idle kill");
+}
+
+/// The table of modules never forgets a library, but where it was.
+#[test]
+fn a_library_may_lie_where_one_was_that_is_not_loaded_any_more() {
+    let plugins = Plugins::new();
+    let place = |told: &str| told.lines().find(|line| line.starts_with("loaded at")).map(str::to_owned);
+    let one = plugins.does("load:one.so open call kill");
+    let other = plugins.does("load:other.so open keep kill");
+    assert_eq!(place(&one), place(&other), "the second lies where the first was");
+    let told = plugins.does("load:other.so open kept");
+    assert!(told.contains("kept 0"), "{told}");
 }
 
 #[test]

@@ -1,11 +1,12 @@
 /* A program whose library comes and goes: plugins STATE STEP... The steps: open, load:PATH, unload, over (maps memory
  * where the library was), call (a command that calls the library), idle (one that does not), fill (one that writes to
  * all of that memory), read, wait, kill; drop (a command that calls the library and unloads it); keep (a command that
- * keeps the address of the library's function), kept (what that function returns); openB and callB, the same with
- * another state. */
+ * keeps the address of the library's function), kept (what that function returns); meet:PATH (a command that keeps
+ * that address of a library which another thread loads meanwhile); openB and callB, the same with another state. */
 #include <dlfcn.h>
 #include <link.h>
 #include <mangrove_app.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,6 +27,7 @@ static struct {
 } library;
 static int (*kept)(const char *);
 static int count;
+static volatile int is_inside, is_loaded;
 
 static void look(void *ctx) {
     struct call *call = ctx;
@@ -39,6 +41,12 @@ static void process(void *ctx) {
     if (strcmp(call->step, "drop") == 0) {
         library.plugged("");
         call->answer = dlclose(library.handle);
+    }
+    if (strncmp(call->step, "meet:", 5) == 0) {
+        is_inside = 1;
+        while (!is_loaded) {
+        }
+        kept = library.plugged;
     }
     if (strcmp(call->step, "fill") == 0) memset(library.start, 7, library.end - library.start);
     count++;
@@ -66,6 +74,13 @@ static void load(const char *path) {
     *(void **)&library.plugged = dlsym(library.handle, "plugged");
     dl_iterate_phdr(find_span, NULL);
     printf("loaded at %p\n", (void *)library.start);
+}
+
+static void *load_meanwhile(void *path) {
+    while (!is_inside) usleep(100);
+    load(path);
+    is_loaded = 1;
+    return NULL;
 }
 
 static void map_over(void) {
@@ -112,7 +127,11 @@ int main(int argc, char **argv) {
             fflush(stdout);
             raise(SIGKILL);
         } else {
+            pthread_t loader;
+            const int meets = strncmp(call.step, "meet:", 5) == 0;
+            if (meets && pthread_create(&loader, NULL, load_meanwhile, argv[i] + 5) != 0) exit(6);
             fine(mangrove_app_cmd(client, &call));
+            if (meets) pthread_join(loader, NULL);
             printf("%s %d\n", call.step, call.answer);
         }
     }

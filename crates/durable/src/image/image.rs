@@ -122,6 +122,17 @@ struct CommitParts {
     exact_is_mixed: bool,
 }
 
+impl CommitParts {
+    /// For [`CommitParts::movable`]: libraries that came after opening, and, where addresses are random, every module.
+    fn what_may_move(&self) -> Vec<Gone> {
+        let moving = self
+            .moving
+            .iter()
+            .flat_map(|moving| self.modules.movable().map(|(entry, span)| moving.gone(&entry.path, span)));
+        self.modules.late().chain(moving).collect()
+    }
+}
+
 /// Collects ranges for the next commit.
 #[derive(Default)]
 struct HeaderWrites(Vec<(usize, usize)>);
@@ -313,8 +324,6 @@ impl State {
         } else {
             Modules::compare(table, options.keeps_variables)?
         };
-        // A module is new, or lies elsewhere, or is another build that the state does not point to.
-        let table_is_old = !options.self_contained && recorded != Some(&modules.encode());
         if let Some(moving) = &options.moving {
             moving.check(&modules, "the state cannot be used here")?;
         }
@@ -322,6 +331,9 @@ impl State {
             let advice = options.moving.as_ref().map_or(String::new(), MovingModules::advice);
             return Err(Error::Moved { what: what + &advice });
         }
+        modules.forget_places_of_missing();
+        // A module is new, or lies elsewhere, or is missing, or is another build that the state does not point to.
+        let table_is_old = !options.self_contained && recorded != Some(&modules.encode());
         thread_keys::make_again(&head.keys).map_err(|what| Error::Moved { what })?;
         // SAFETY: the program opens its state before any thread uses it.
         let globals = unsafe { Globals::restore(header, &heap, &mut modules) }?;
@@ -376,14 +388,11 @@ impl Backing for State {
             let mut parts = self.parts.lock();
             parts.modules.is_usurped()?;
             self.record_modules(&mut parts)?;
-            let CommitParts { moving, modules, movable, .. } = &mut *parts;
-            movable.clear();
-            movable.extend(modules.late());
-            if let Some(moving) = moving {
+            if let Some(moving) = &parts.moving {
                 // A library may have come since the state was opened.
-                moving.check(modules, "no command runs any more")?;
-                movable.extend(modules.movable().map(|(entry, span)| moving.gone(&entry.path, span)));
+                moving.check(&parts.modules, "no command runs any more")?;
             }
+            parts.movable = parts.what_may_move();
             self.variables_changed.store(false, Ordering::Relaxed);
             // SAFETY: the caller's write set.
             parts.exact_is_mixed |= unsafe { !(*writes).exact().is_empty() };
@@ -546,11 +555,16 @@ impl State {
         let mut parts = self.parts.lock();
         let parts = &mut *parts;
         parts.written.clear();
+        let changed = self.modules_changed();
+        if changed {
+            // A thread may have loaded what a command points to, while that ran.
+            self.look_at_modules(parts)?;
+            parts.movable = parts.what_may_move();
+        }
         if !writes.exact().is_empty() {
             parts.written.extend_from_slice(writes.exact());
-            if self.modules_changed() || parts.exact_is_mixed {
+            if changed || parts.exact_is_mixed {
                 // A command may have unloaded what it, or one before it, wrote to.
-                self.look_at_modules(parts)?;
                 parts.exact_is_mixed = false;
                 let CommitParts { modules, written, .. } = parts;
                 written.retain(|&(from, len)| {

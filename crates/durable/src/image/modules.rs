@@ -354,7 +354,7 @@ impl Modules {
         for (was, pair) in recorded.into_iter().zip(pairs) {
             let libcs_own = is_libcs_own(&was.path);
             let Some((is, module)) = pair.and_then(|at| present[at].take()) else {
-                if !libcs_own {
+                if !libcs_own && !was.span.is_empty() {
                     gone.push(Gone {
                         span: was.span.clone(),
                         why: format!("{} is not loaded now; load it before opening", was.path),
@@ -394,6 +394,14 @@ impl Modules {
             now.push(Some(module));
         }
         Ok((Self::new(table, now, keeps_variables), gone))
+    }
+
+    /// Forgets where the modules that are not loaded were, once the state is known not to point there: what lies there
+    /// now may be another module, which the state may point to.
+    pub(crate) fn forget_places_of_missing(&mut self) {
+        for (entry, _) in self.recorded.iter_mut().zip(&self.now).filter(|(_, now)| now.is_none()) {
+            entry.span.end = entry.span.start;
+        }
     }
 
     /// A module of the program's own that a start may put elsewhere: it is linked to lie anywhere.
