@@ -42,15 +42,20 @@ public:
         if (giver.balance < amount)
             throw std::runtime_error(from + " has only " + std::to_string(giver.balance));
         const std::uint64_t number = journal_.empty() ? 1 : journal_.rbegin()->first + 1;
-        giver.balance -= amount;
-        taker.balance += amount;
-        giver.transfers.push_back(number);
-        taker.transfers.push_back(number);
-        std::string note = from + " pays " + to + " " + std::to_string(amount);
-        recent_.push_back(note);
+        // What needs memory comes first: where there is none, it throws, and nothing has changed.
+        std::map<std::uint64_t, Transfer> entry;
+        entry.emplace(number, Transfer{from, to, amount, from + " pays " + to + " " + std::to_string(amount)});
+        make_room(giver.transfers);
+        make_room(taker.transfers);
+        recent_.push_back(entry.begin()->second.note);
+        // From here on nothing throws.
         if (recent_.size() > kRecent)
             recent_.pop_front();
-        journal_.emplace(number, Transfer{from, to, amount, std::move(note)});
+        journal_.merge(entry);
+        giver.transfers.push_back(number);
+        taker.transfers.push_back(number);
+        giver.balance -= amount;
+        taker.balance += amount;
         return number;
     }
 
@@ -80,6 +85,13 @@ public:
     std::string audit() const;
 
 private:
+    // For one more number.
+    static void make_room(std::vector<std::uint64_t> &numbers)
+    {
+        if (numbers.size() == numbers.capacity())
+            numbers.reserve(2 * numbers.size() + 1);
+    }
+
     std::unordered_map<std::string, Account> accounts_;
     std::map<std::uint64_t, Transfer> journal_;
     std::deque<std::string> recent_;

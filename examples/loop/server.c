@@ -88,8 +88,12 @@ static void run_move(void *ctx) {
 typedef struct client {
     struct client *next, **before;
     int fd;
-    bool gone;
-    uint64_t ticket; /* what the unsent replies wait for */
+    bool gone;        /* nobody takes its replies */
+    bool ended;       /* it sends no more requests, and is closed when all are answered */
+    bool has_more;    /* requests have come that are not executed */
+    bool is_blocked;  /* its socket takes no more */
+    uint32_t watched; /* the events that epoll reports */
+    uint64_t ticket;  /* what the unsent replies wait for */
     size_t in_len, out_len;
     char in[IN_BYTES], out[OUT_BYTES];
 } client;
@@ -98,7 +102,7 @@ static mangrove_app *app;
 static client *clients;
 static int poller, listener, notified;
 static bool wrote;      /* a batch is open */
-static bool unsent;     /* a socket takes no more */
+static bool executable; /* a request is there and has room for its reply */
 static uint64_t newest; /* the ticket of the last commit */
 static volatile sig_atomic_t stopped;
 
@@ -132,16 +136,21 @@ static int64_t execute(const char *line) {
     return r.reply;
 }
 
+static bool has_room(const client *c) {
+    return OUT_BYTES - c->out_len >= REPLY_BYTES;
+}
+
 static void execute_all(client *c) {
     size_t from = 0, before = c->out_len;
     char *end;
-    while (OUT_BYTES - c->out_len >= REPLY_BYTES && (end = memchr(c->in + from, '\n', c->in_len - from))) {
+    while ((end = memchr(c->in + from, '\n', c->in_len - from)) && has_room(c)) {
         *end = 0;
         c->out_len += (size_t)snprintf(c->out + c->out_len, REPLY_BYTES, "%" PRId64 "\n", execute(c->in + from));
         from = (size_t)(end + 1 - c->in);
     }
     memmove(c->in, c->in + from, c->in_len -= from);
-    if (c->in_len == IN_BYTES && before == 0) c->gone = true; /* no request is so long */
+    c->has_more = end != NULL;
+    if (c->in_len == IN_BYTES && !end) c->ended = true; /* no request is so long */
     /* What it wrote or read waits for the commit that ends this round. */
     if (c->out_len > before) c->ticket = UINT64_MAX;
 }
@@ -151,6 +160,16 @@ static void execute_all(client *c) {
 static void watch(int fd, void *who) {
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = who};
     if (epoll_ctl(poller, EPOLL_CTL_ADD, fd, &event) != 0) perror("epoll_ctl"), exit(1);
+}
+
+/* A client is not read from while there is no room, nor after its end: epoll would report it in every round. */
+static void watch_again(client *c) {
+    struct epoll_event event = {.data.ptr = c};
+    if (!c->ended && c->in_len < IN_BYTES) event.events |= EPOLLIN;
+    if (c->is_blocked) event.events |= EPOLLOUT;
+    if (event.events == c->watched) return;
+    if (epoll_ctl(poller, EPOLL_CTL_MOD, c->fd, &event) != 0) perror("epoll_ctl"), exit(1);
+    c->watched = event.events;
 }
 
 static void accept_one(void) {
@@ -163,20 +182,32 @@ static void accept_one(void) {
     if (clients) clients->before = &c->next;
     clients = c;
     watch(fd, c);
+    c->watched = EPOLLIN;
 }
 
-static void receive(client *c) {
+static void receive(client *c, uint32_t events) {
+    if (!(c->watched & EPOLLIN)) {
+        /* The other end is closed, not only for writing. While requests may come, they are read first. */
+        if (events & (EPOLLHUP | EPOLLERR)) c->gone = true;
+        return;
+    }
     ssize_t got = read(c->fd, c->in + c->in_len, IN_BYTES - c->in_len);
     if (got > 0) c->in_len += (size_t)got;
-    else if (got == 0 || (errno != EAGAIN && errno != EINTR)) c->gone = true;
+    else if (got == 0) c->ended = true;
+    else if (errno != EAGAIN && errno != EINTR) c->gone = true;
 }
 
 static void send_what_is_durable(client *c, uint64_t durable) {
+    c->is_blocked = false;
     if (c->out_len == 0 || c->ticket > durable) return;
     ssize_t sent = send(c->fd, c->out, c->out_len, MSG_NOSIGNAL);
     if (sent > 0) memmove(c->out, c->out + sent, c->out_len -= (size_t)sent);
     else if (errno != EAGAIN && errno != EINTR) c->gone = true;
-    if (c->out_len > 0) unsent = true;
+    c->is_blocked = c->out_len > 0;
+}
+
+static bool is_answered(const client *c) {
+    return !c->has_more && c->out_len == 0;
 }
 
 static void end(client *c) {
@@ -196,22 +227,27 @@ static void look_for_an_error(void) {
 
 static void one_round(void) {
     struct epoll_event events[64];
-    int count = epoll_wait(poller, events, 64, unsent ? 1 : -1);
+    int count = epoll_wait(poller, events, 64, executable ? 0 : -1);
     for (int i = 0; i < count; i++) {
         uint64_t told;
         if (events[i].data.ptr == &listener) accept_one();
-        else if (events[i].data.ptr != &notified) receive(events[i].data.ptr);
+        else if (events[i].data.ptr != &notified) receive(events[i].data.ptr, events[i].events);
         else if (read(notified, &told, sizeof told) == sizeof told) look_for_an_error();
     }
     for (client *c = clients; c; c = c->next) execute_all(c);
     if (wrote) OK_OR_DIE(mangrove_app_batch_commit(app, &newest));
-    wrote = unsent = false;
+    wrote = executable = false;
     uint64_t durable = mangrove_app_durable(app);
     for (client *c = clients, *next; c; c = next) {
         next = c->next;
         if (c->ticket == UINT64_MAX) c->ticket = newest;
         send_what_is_durable(c, durable);
-        if (c->gone) end(c);
+        if (c->gone || (c->ended && is_answered(c))) {
+            end(c);
+            continue;
+        }
+        watch_again(c);
+        if (c->has_more && has_room(c)) executable = true;
     }
 }
 

@@ -181,6 +181,9 @@ lua_outcome lua_run(lua_client *client, const char *text, size_t len, const char
     client->printed.cut = false;
     client->error[0] = '\0';
     if (mangrove_app_cmd(client->client, &r) != MANGROVE_APP_OK) {
+        /* The chunk may have run and printed, but it is not durable. */
+        client->printed.len = 0;
+        client->printed.cut = false;
         snprintf(client->error, sizeof client->error, "%s", mangrove_app_last_error());
         return LUA_LOST;
     }

@@ -13,6 +13,8 @@
  *    runs in its own code. A restart must not find such things half recorded. So after a restart all pages are decoded
  *    anew, by the check that is due anyway, and all statements are prepared anew.
  * 4. The connection's error text stays. So its buffer is allocated beforehand, as long as it gets.
+ * 5. Rows go to the client's buffer, which is the process's memory and grows as rows come. So append_bytes runs
+ *    natively in tracked commands, too: no text has to run again because its rows were longer than expected.
  *
  * SQLite runs without locks of its own (SQLITE_CONFIG_SINGLETHREAD): writes are alone, reads take `reading`.
  */
@@ -57,9 +59,8 @@ typedef struct {
     size_t times; /* one statement runs as often, each time with `count` values */
     uint64_t hash;
     int code;
-    bool tracked; /* this run is */
-    /* what is still to be done: a tracked run, a native one, more room for rows */
-    enum { DONE, TRACK, READ, GROW } next;
+    size_t settled; /* bytes of rows that belong to statements that are done, in transactions that are */
+    enum { DONE, TRACK, READ } next; /* what is still to be done: a tracked run, a native one */
 } request;
 
 static uint64_t hash_of(const char *text)
@@ -76,10 +77,10 @@ static int authorize(void *user, int action, const char *a, const char *b, const
 {
     (void)user, (void)b, (void)c, (void)d;
     switch (action) {
-    case SQLITE_ATTACH: /* other files are not durable memory; VACUUM attaches "" */
-        return a && *a && strcmp(a, ":memory:") != 0 ? SQLITE_DENY : SQLITE_OK;
-    case SQLITE_PRAGMA: /* temporary files would be gone after a restart */
-        if (a && (strncmp(a, "temp_store", 10) == 0 || strcmp(a, "journal_mode") == 0) && b)
+    case SQLITE_ATTACH: /* other files are not durable memory; VACUUM attaches "". NULL: a name known later only */
+        return a && (!*a || strcmp(a, ":memory:") == 0) ? SQLITE_OK : SQLITE_DENY;
+    case SQLITE_PRAGMA: /* temporary files would be gone after a restart; `a` is as the text spells it */
+        if (a && (sqlite3_strnicmp(a, "temp_store", 10) == 0 || sqlite3_stricmp(a, "journal_mode") == 0) && b)
             return SQLITE_DENY;
         base->changes_schema = true;
         return SQLITE_OK;
@@ -160,31 +161,27 @@ static void fail(request *r, int code)
     snprintf(r->client->error, sizeof r->client->error, "%s", sqlite3_errmsg(base->connection));
 }
 
-static bool reserve(request *r, size_t more)
+/* Point 5. */
+static bool append_bytes(database_rows *rows, const void *bytes, size_t len)
 {
-    database_rows *rows = &r->client->rows;
-    if (rows->len + more <= rows->capacity)
-        return true;
-    /* A tracked command must not grow it: what it allocates is persistent, and this is not. */
-    size_t capacity = (rows->len + more) * 2;
-    char *larger = r->tracked ? NULL : realloc(rows->text, capacity);
-    if (!larger)
+    if (len > rows->bytes_max - rows->len)
         return false;
-    rows->text = larger;
-    rows->capacity = capacity;
-    return true;
-}
-
-static bool append(request *r, const void *bytes, size_t len)
-{
-    database_rows *rows = &r->client->rows;
-    if (!reserve(r, len))
-        return false;
+    if (rows->len + len > rows->capacity) {
+        size_t capacity = (rows->len + len) * 2;
+        char *larger = realloc(rows->text, capacity);
+        if (!larger)
+            return false;
+        rows->text = larger;
+        rows->capacity = capacity;
+    }
     if (len)
         memcpy(rows->text + rows->len, bytes, len);
     rows->len += len;
     return true;
 }
+
+/* Volatile: the compiler must neither put append_bytes in line nor use what it knows of its registers. */
+static bool (*const volatile append)(database_rows *rows, const void *bytes, size_t len) = append_bytes;
 
 static bool append_row(request *r, sqlite3_stmt *statement)
 {
@@ -193,8 +190,8 @@ static bool append_row(request *r, sqlite3_stmt *statement)
         const void *bytes = sqlite3_column_blob(statement, i);
         if (sqlite3_column_type(statement, i) != SQLITE_BLOB)
             bytes = sqlite3_column_text(statement, i);
-        if (!append(r, bytes, (size_t)sqlite3_column_bytes(statement, i)) ||
-            !append(r, i + 1 < columns ? "|" : "\n", 1))
+        if (!append(&r->client->rows, bytes, (size_t)sqlite3_column_bytes(statement, i)) ||
+            !append(&r->client->rows, i + 1 < columns ? "|" : "\n", 1))
             return false;
     }
     return true;
@@ -219,28 +216,40 @@ static int bind(const request *r, sqlite3_stmt *statement, const database_value 
     return code;
 }
 
+/* The rows so far count, unless something failed or a transaction is open, which may still be undone. */
+static void settle(request *r)
+{
+    if (r->code == SQLITE_OK && sqlite3_get_autocommit(base->connection))
+        r->settled = r->client->rows.len;
+}
+
 /* Runs a prepared statement to its end and leaves nothing of it behind. */
 static void step_all(request *r, sqlite3_stmt *statement, const database_value *values)
 {
+    bool has_room = true;
     int code = bind(r, statement, values);
-    if (code == SQLITE_OK) {
-        while ((code = sqlite3_step(statement)) == SQLITE_ROW) {
-            if (!append_row(r, statement)) {
-                code = SQLITE_TOOBIG;
-                r->next = r->tracked && sqlite3_stmt_readonly(statement) ? GROW : DONE;
-                snprintf(r->client->error, sizeof r->client->error, "there is no room for the rows");
+    if (code == SQLITE_OK)
+        while ((code = sqlite3_step(statement)) == SQLITE_ROW && has_room) {
+            has_room = append_row(r, statement);
+            if (has_room)
+                continue;
+            if (sqlite3_stmt_readonly(statement))
                 break;
-            }
+            /* INSERT ... RETURNING has made all its changes before the first row, and a reset would commit them.
+             * A statement that is interrupted is undone, with the transaction that is open. */
+            sqlite3_interrupt(base->connection);
         }
-    }
-    if (code == SQLITE_DONE)
+    if (!has_room) {
+        r->code = SQLITE_TOOBIG;
+        snprintf(r->client->error, sizeof r->client->error, "there is no room for the rows");
+    } else if (code == SQLITE_DONE) {
         r->code = SQLITE_OK;
-    else if (code == SQLITE_TOOBIG)
-        r->code = code;
-    else
+    } else {
         fail(r, code);
+    }
     sqlite3_reset(statement);
     sqlite3_clear_bindings(statement);
+    settle(r);
 }
 
 /* Runs a prepared statement as often as the request wants it, in a transaction if that is more than once. */
@@ -254,6 +263,7 @@ static void step_times(request *r, sqlite3_stmt *statement)
         code = sqlite3_exec(base->connection, "COMMIT", NULL, NULL, NULL);
     if (code != SQLITE_OK)
         fail(r, code);
+    settle(r);
     /* What has failed is rolled back when the command ends. */
 }
 
@@ -313,7 +323,6 @@ static void run_tracked(void *context)
     request *r = context;
     int64_t before = sqlite3_total_changes64(base->connection);
     r->code = SQLITE_OK;
-    r->tracked = true;
     r->next = DONE;
     kept_statement *kept = find(r);
     if (kept)
@@ -371,39 +380,58 @@ static int make(void *user)
     return 0;
 }
 
-/* Runs tracked, after a restart (points 2 and 3). `context` is an int: 0 when the database is sound. */
+/* Runs tracked, after a restart (points 2 and 3). `context` is an int: SQLITE_OK when the database is sound,
+ * SQLITE_CORRUPT when it is not, another code when the check did not end. */
 static void wake(void *context)
 {
-    int *sound = context;
+    int *code = context;
     sqlite3_stmt *check = NULL;
     forget_statements();
-    if (sqlite3_prepare_v2(base->connection, "PRAGMA quick_check(1)", -1, &check, NULL) == SQLITE_OK
-        && sqlite3_step(check) == SQLITE_ROW)
-        *sound = strcmp((const char *)sqlite3_column_text(check, 0), "ok");
+    *code = sqlite3_prepare_v2(base->connection, "PRAGMA quick_check(1)", -1, &check, NULL);
+    if (*code == SQLITE_OK)
+        *code = sqlite3_step(check);
+    if (*code == SQLITE_ROW) {
+        const char *found = (const char *)sqlite3_column_text(check, 0);
+        *code = !found ? SQLITE_NOMEM : strcmp(found, "ok") == 0 ? SQLITE_OK : SQLITE_CORRUPT;
+    }
     sqlite3_finalize(check);
 }
 
-mangrove_app *database_open(const char *path, const mangrove_app_options *options)
+static mangrove_app_status open_with(const char *path, mangrove_app_options *options, mangrove_app **app)
 {
     mangrove_app_callbacks callbacks = {.bytes = sizeof callbacks, .process = run_tracked, .init_state = make};
+    mangrove_app_status status = mangrove_app_native(options, (const void *)(uintptr_t)append_bytes);
+    return status == MANGROVE_APP_OK ? mangrove_app_open(path, options, &callbacks, app) : status;
+}
+
+mangrove_app *database_open(const char *path, mangrove_app_options *options)
+{
     mangrove_app *app;
     mangrove_app_client *client;
+    mangrove_app_options *defaults = options ? NULL : mangrove_app_options_new();
     why[0] = '\0';
-    if (mangrove_app_open(path, options, &callbacks, &app) != MANGROVE_APP_OK) {
+    mangrove_app_status status = open_with(path, options ? options : defaults, &app);
+    mangrove_app_options_free(defaults);
+    if (status != MANGROVE_APP_OK) {
         if (!why[0])
             snprintf(why, sizeof why, "%s", mangrove_app_last_error());
         return NULL;
     }
     if (mangrove_app_is_new(app))
         return app;
-    int sound = 1;
-    if (mangrove_app_client_new(app, &client) == MANGROVE_APP_OK
-        && mangrove_app_write(client, wake, &sound) == MANGROVE_APP_OK && sound == 0) {
-        mangrove_app_client_free(client);
-        return app;
-    }
-    snprintf(why, sizeof why, "%s", sound ? "the database is not sound" : mangrove_app_last_error());
+    int code = SQLITE_OK;
+    status = mangrove_app_client_new(app, &client);
+    if (status == MANGROVE_APP_OK)
+        status = mangrove_app_write(client, wake, &code);
+    if (status != MANGROVE_APP_OK)
+        snprintf(why, sizeof why, "%s", mangrove_app_last_error());
     mangrove_app_client_free(client);
+    if (status == MANGROVE_APP_OK && code == SQLITE_OK)
+        return app;
+    if (status == MANGROVE_APP_OK && code == SQLITE_CORRUPT)
+        snprintf(why, sizeof why, "the database is not sound");
+    else if (status == MANGROVE_APP_OK)
+        snprintf(why, sizeof why, "the database could not be checked: %s", sqlite3_errstr(code));
     mangrove_app_close(app);
     return NULL;
 }
@@ -431,6 +459,7 @@ database_client *database_connect(mangrove_app *app)
     if (!client)
         return NULL;
     client->rows.capacity = ROWS_BYTES_MIN;
+    client->rows.bytes_max = ROWS_BYTES_MAX;
     client->rows.text = malloc(ROWS_BYTES_MIN);
     if (!client->rows.text || mangrove_app_client_new(app, &client->client) != MANGROVE_APP_OK) {
         database_disconnect(client);
@@ -463,17 +492,17 @@ int database_run_many(database_client *client, const char *sql, const database_v
     client->error[0] = '\0';
     r.next = looks_like_reading(sql) && times == 1 ? READ : TRACK;
     while (status == MANGROVE_APP_OK && r.next != DONE) {
-        client->rows.len = 0;
-        r.tracked = false;
-        if (r.next == GROW && !reserve(&r, client->rows.capacity * 4))
-            return SQLITE_NOMEM;
-        client->rows.len = 0;
+        client->rows.len = r.settled = 0;
         status = r.next == READ ? mangrove_app_read(client->client, run_read, &r)
                                 : mangrove_app_write(client->client, run_tracked, &r);
     }
     if (status != MANGROVE_APP_OK) {
+        /* The command may have run and answered, but it is not durable. */
+        client->rows.len = 0;
+        client->changes = 0;
         snprintf(client->error, sizeof client->error, "%s", mangrove_app_last_error());
         return status;
     }
+    client->rows.len = r.settled;
     return r.code;
 }

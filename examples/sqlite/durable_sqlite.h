@@ -5,6 +5,9 @@
  * tracked, one after another; statements that only read run natively. A statement, or a text of several, is one
  * command: what was acknowledged is durable, what was not is there whole or not at all. Transactions begin and
  * end within one text.
+ *
+ * A statement that fails is undone, and ends its text: what the text did before is done and durable, as in the stock
+ * library, except in a transaction that was open, which is undone.
  */
 #ifndef DURABLE_SQLITE_H
 #define DURABLE_SQLITE_H
@@ -23,10 +26,14 @@ typedef struct {
 
 #define DATABASE_ERROR_MAX 512
 
-/* The rows of a statement as text: columns end with '|' or '\n', NULL is empty. */
+#define ROWS_BYTES_MAX ((size_t)1 << 30)
+
+/* The rows of all statements of a text, as text: columns end with '|' or '\n', NULL is empty. There are none of a
+ * statement that failed or was undone. One whose rows make them longer than `bytes_max` fails: that is ROWS_BYTES_MAX,
+ * unless the caller sets another. */
 typedef struct {
     char *text;
-    size_t len, capacity;
+    size_t len, capacity, bytes_max;
 } database_rows;
 
 /* A client and its last answer. */
@@ -38,16 +45,18 @@ typedef struct {
 } database_client;
 
 /* Opens the database in the directory `path` and makes it when it is not there. NULL: see `database_why`.
- * After a crash it is checked as a whole (PRAGMA quick_check) and refused when it is not sound. */
-mangrove_app *database_open(const char *path, const mangrove_app_options *options);
+ * After a crash it is checked as a whole (PRAGMA quick_check) and refused when it is not sound.
+ * `options` (NULL: the defaults) gets the function that runs natively. */
+mangrove_app *database_open(const char *path, mangrove_app_options *options);
 int database_close(mangrove_app *app);
 const char *database_why(void);
 
 database_client *database_connect(mangrove_app *app);
 void database_disconnect(database_client *client);
 
-/* Runs SQL with `count` values for its parameters. Returns 0 when it is done and durable, else an error code of
- * SQLite's or a negative status of Mangrove's, with a message in `client->error`. */
+/* Runs SQL with `count` values for its parameters. Returns 0 when it is done and durable; an error code of SQLite's
+ * when a statement failed; a negative status of Mangrove's when the text is not durable. `client->error` then has a
+ * message. */
 int database_run(database_client *client, const char *sql, const database_value *values, size_t count);
 
 /* Runs one statement `times` times in one transaction, which is one command: the first time with the first `count`

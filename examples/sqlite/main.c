@@ -1,5 +1,6 @@
 /*
- * sqlite DIR [SQL...]             runs each text; without any, one a line from standard input
+ * sqlite DIR [SQL...]             runs each text up to the first that fails; without any, one a line from standard
+ *                                 input. Ends with 1 when a text failed, and at once with 3 when one is not durable
  * sqlite stress write|check ...   see stress.c
  * sqlite bench ...                see bench.c
  */
@@ -10,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* What the text answered leaves here: it is durable by now. */
 static int run(database_client *client, const char *sql)
 {
     int code = database_run(client, sql, NULL, 0);
@@ -36,18 +38,20 @@ int main(int argc, char **argv)
         fprintf(stderr, "%s\n", app ? mangrove_app_last_error() : database_why());
         return 3;
     }
-    int code = 0;
-    for (int i = 2; i < argc && code == 0; i++)
-        code = run(client, argv[i]);
+    int worst = 0;
+    for (int i = 2; i < argc && worst == 0; i++)
+        worst = run(client, argv[i]);
     char *line = NULL;
     size_t capacity = 0;
-    while (argc == 2 && getline(&line, &capacity, stdin) > 0)
-        code = run(client, line);
+    while (argc == 2 && worst >= 0 && getline(&line, &capacity, stdin) > 0) {
+        int code = run(client, line);
+        worst = code < 0 || worst == 0 ? code : worst;
+    }
     free(line);
     database_disconnect(client);
     if (database_close(app) != MANGROVE_APP_OK) {
         fprintf(stderr, "%s\n", database_why());
         return 3;
     }
-    return code != 0;
+    return worst < 0 ? 3 : worst != 0;
 }

@@ -2,15 +2,22 @@
 
 use crate::common::{here, libraries, root, run, told};
 use mangrove_testkit::command::{Victim, wait_until};
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 fn build(folder: &Path) -> PathBuf {
+    compile(folder, &[root().join("examples/cpp/main.cc")])
+}
+
+fn compile(folder: &Path, sources: &[PathBuf]) -> PathBuf {
     let program = folder.join("bank");
     run(Command::new(std::env::var_os("CXX").unwrap_or_else(|| "c++".into()))
         .args(["-std=c++17", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-g", "-O2", "-I"])
         .arg(here().join("include"))
-        .arg(root().join("examples/cpp/main.cc"))
+        .arg("-I")
+        .arg(root().join("examples/cpp"))
+        .args(sources)
         .arg("-o")
         .arg(&program)
         .arg(libraries().join("libmangrove_app.so"))
@@ -53,5 +60,28 @@ fn the_containers_survive_kills() {
         // One more transfer may be durable and not printed yet.
         assert!(found == told || found == told + 1, "round {round}: {found} transfers, {told} told");
         before = found;
+    }
+}
+
+/// A command's memory ends at any of its allocations.
+#[test]
+fn a_transfer_without_memory_is_not_there_in_part() {
+    let scratch = tempfile::tempdir().expect("a scratch directory");
+    let scarce = here().join("tests/cpp/scarce.cc");
+    // The bank by itself: what throws has changed nothing.
+    run(&mut Command::new(compile(
+        scratch.path(),
+        &[here().join("tests/cpp/bank_whole.cc"), scarce.clone()],
+    )));
+    // As commands: the process ends, and the transfers before that one are there.
+    let program = compile(scratch.path(), &[root().join("examples/cpp/main.cc"), scarce]);
+    for more in 0..12 {
+        let state = scratch.path().join(format!("state{more}"));
+        let mut command = Command::new(&program);
+        command.arg(&state).args(["run", "1000"]).env("ALLOCATIONS", (1000 + more).to_string());
+        let output = command.output().expect("runs");
+        assert_eq!(output.status.signal(), Some(libc::SIGABRT), "{more}: {}", told(&output));
+        let last = String::from_utf8_lossy(&output.stdout).lines().last().map(|line| line.replace("< ", ""));
+        assert_eq!(last, Some(check(&program, &state).to_string()), "{more}");
     }
 }

@@ -4,11 +4,13 @@
 use crate::common::{build_example, link, root, told};
 use mangrove_testkit::command::wait_until;
 use std::collections::VecDeque;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 /// Where the dice begin: the same in every run.
 const SEED: u64 = 88_172_645_463_325_252;
@@ -176,6 +178,71 @@ fn every_reply_that_left_still_holds() {
     assert!(term.success() && serving.child.wait().expect("ends").success(), "an orderly end");
     let serving = Serving::start(&program, scratch.path());
     assert_eq!(serving.connect().ask("sum"), before);
+    serving.kill();
+}
+
+/// As `printf ... | nc -N` does: the end of the requests comes before the first of them is durable.
+#[test]
+fn a_client_that_ends_its_requests_gets_every_reply() {
+    let scratch = tempfile::tempdir().expect("a scratch directory");
+    let program = build_example("loop", &["server.c"], scratch.path());
+    let serving = Serving::start(&program, scratch.path());
+    for round in 1..=10 {
+        let Connection { mut stream, mut replies } = serving.connect();
+        let requests = format!("add end{round} 5\nmove end{round} all 2\nget end{round}\nget all\n");
+        stream.write_all(requests.as_bytes()).expect("sends");
+        stream.shutdown(Shutdown::Write).expect("ends");
+        let mut text = String::new();
+        replies.read_to_string(&mut text).expect("reads to the end");
+        assert_eq!(text, format!("5\n{}\n3\n{}\n", 2 * round, 2 * round));
+    }
+    serving.kill();
+}
+
+/// Replies are longer than requests: the server has no room for them, then none for requests, and goes on when the
+/// client reads.
+#[test]
+fn a_client_that_reads_late_gets_every_reply() {
+    /// 1 MB of them.
+    const REQUESTS: usize = 175_000;
+    const TOGETHER: usize = 100;
+    let limit = Some(Duration::from_secs(120));
+    let scratch = tempfile::tempdir().expect("a scratch directory");
+    let program = build_example("loop", &["server.c"], scratch.path());
+    let serving = Serving::start(&program, scratch.path());
+    let balance = 1_000_000_000_000_000_000;
+    assert_eq!(serving.connect().ask(&format!("add a {balance}")), balance);
+    for ends in [false, true] {
+        let Connection { mut stream, mut replies } = serving.connect();
+        stream.set_write_timeout(limit).expect("a limit");
+        stream.set_read_timeout(limit).expect("a limit");
+        let sent = AtomicU64::new(0);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let requests = "get a\n".repeat(TOGETHER);
+                for _ in 0..REQUESTS / TOGETHER {
+                    stream.write_all(requests.as_bytes()).expect("sends");
+                    sent.fetch_add(1, Ordering::Relaxed);
+                }
+                if ends {
+                    stream.shutdown(Shutdown::Write).expect("ends");
+                }
+            });
+            // Until nothing moves any more. A reader that begins earlier finds less, and no fault.
+            let mut before = None;
+            while before != Some(sent.load(Ordering::Relaxed)) {
+                before = Some(sent.load(Ordering::Relaxed));
+                std::thread::sleep(Duration::from_millis(200));
+            }
+            let expected = format!("{balance}\n").repeat(REQUESTS);
+            let mut text = vec![0; expected.len()];
+            replies.read_exact(&mut text).expect("every reply");
+            assert!(text == expected.as_bytes());
+            if ends {
+                assert_eq!(replies.read(&mut text).expect("the end"), 0);
+            }
+        });
+    }
     serving.kill();
 }
 

@@ -2,7 +2,7 @@
 
 use crate::common::{libraries, root, run, told};
 use mangrove_testkit::stress::kill_writers;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio};
 
@@ -194,6 +194,26 @@ fn what_no_restart_would_find_is_not_there() {
         &["io.write('a', 1, '\\n')", "type(os.date()), os.time() > 0"],
         "a1\nstring\ttrue\n",
     );
+}
+
+/// The limit on the size of files stands for a medium that fails.
+#[test]
+fn what_a_chunk_prints_that_is_not_durable_is_not_shown() {
+    let scratch = tempfile::tempdir().expect("a scratch directory");
+    let (program, state) = (build(scratch.path()), scratch.path().join("state"));
+    let mut shell = Shell::start(&program, &state);
+    assert_eq!(shell.ask("n = 0 print(n)"), "0");
+    let pid = shell.child.id().to_string();
+    run(Command::new("prlimit").args(["--pid", &pid, "--fsize=16384"]));
+    for _ in 0..200 {
+        // It may have ended.
+        let _ = writeln!(shell.stdin, "n = n + 1 print(n)");
+    }
+    drop(shell.stdin);
+    let mut text = String::new();
+    shell.stdout.read_to_string(&mut text).expect("UTF-8");
+    assert_eq!(shell.child.wait().expect("ends").code(), Some(3));
+    says(&program, &state, &["n"], &format!("{}\n", text.lines().last().unwrap_or("0")));
 }
 
 /// As where a container refuses personality(2): libc lies elsewhere at each start.

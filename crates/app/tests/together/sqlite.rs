@@ -1,9 +1,9 @@
 //! The SQLite example: the stock library's `:memory:` database is back after SIGKILL.
 
 use crate::common;
-use crate::common::{cc, libraries, root, told};
+use crate::common::{cc, here, libraries, root, told};
 use mangrove_testkit::stress::kill_writers;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
@@ -115,7 +115,12 @@ fn what_would_not_be_durable_is_refused_with_a_sentence() {
     let file = scratch.path().join("other.db");
     for (sql, sentence) in [
         (format!("ATTACH '{}' AS other", file.display()), "not authorized"),
+        // Names that are known only when the statement runs.
+        (format!("ATTACH '{}' || '' AS other", file.display()), "not authorized"),
+        ("ATTACH ? AS other".into(), "not authorized"),
         ("PRAGMA temp_store = FILE".into(), "not authorized"),
+        ("PRAGMA Temp_Store = FILE".into(), "not authorized"),
+        ("PRAGMA JOURNAL_MODE = OFF".into(), "not authorized"),
         ("BEGIN".into(), "must end in the text in which it begins"),
         ("SELECT nonsense".into(), "no such column"),
     ] {
@@ -128,11 +133,75 @@ fn what_would_not_be_durable_is_refused_with_a_sentence() {
 
 #[test]
 fn one_statement_runs_many_times_in_one_transaction() {
+    passes("sqlite_many.c");
+}
+
+#[test]
+fn a_text_runs_once_however_long_its_rows_are() {
+    passes("sqlite_rows.c");
+}
+
+#[test]
+fn what_is_not_acknowledged_has_no_answer() {
+    passes("sqlite_lost.c");
+}
+
+/// A C program with the glue.
+#[track_caller]
+fn passes(source: &str) {
     let scratch = tempfile::tempdir().expect("a scratch directory");
     let glue = root().join("examples/sqlite/durable_sqlite.c");
-    let program = compile(scratch.path(), &[root().join("crates/app/tests/c/sqlite_many.c"), glue]);
+    let program = compile(scratch.path(), &[here().join("tests/c").join(source), glue]);
     let output = run(&program, &scratch.path().join("db"), &[]);
     assert!(output.status.success(), "{}", told(&output));
+}
+
+/// The limit on the size of files stands for a medium that fails.
+#[test]
+fn a_shell_that_cannot_write_shows_nothing_more_and_ends() {
+    let scratch = tempfile::tempdir().expect("a scratch directory");
+    let (program, state) = (build(scratch.path()), scratch.path().join("db"));
+    let mut child = Command::new(&program)
+        .arg(&state)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("runs");
+    let mut stdin = child.stdin.take().expect("piped");
+    let mut stdout = BufReader::new(child.stdout.take().expect("piped"));
+    let mut text = String::new();
+    writeln!(stdin, "CREATE TABLE t (a); SELECT 'made'").expect("takes it");
+    stdout.read_line(&mut text).expect("says");
+    common::run(Command::new("prlimit").args(["--pid", &child.id().to_string(), "--fsize=16384"]));
+    for n in 1..=200 {
+        // It may have ended.
+        let _ = writeln!(stdin, "INSERT INTO t VALUES ({n}) RETURNING a");
+    }
+    let _ = writeln!(stdin, "SELECT 'still there'");
+    drop(stdin);
+    stdout.read_to_string(&mut text).expect("UTF-8");
+    assert_eq!(child.wait().expect("ends").code(), Some(3));
+    let shown: Vec<&str> = text.lines().collect();
+    let there = rows(&program, &state, &["SELECT a FROM t"]);
+    assert!(shown.len() <= 200 && "made\n".to_owned() + &there == text, "{shown:?} {there}");
+}
+
+#[test]
+fn a_shell_ends_with_the_worst_code() {
+    let scratch = tempfile::tempdir().expect("a scratch directory");
+    let (program, state) = (build(scratch.path()), scratch.path().join("db"));
+    let mut child = Command::new(&program)
+        .arg(&state)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("runs");
+    let mut stdin = child.stdin.take().expect("piped");
+    stdin.write_all(b"SELECT nonsense\nSELECT 'next'\n").expect("takes it");
+    drop(stdin);
+    let output = child.wait_with_output().expect("ends");
+    assert_eq!(output.status.code(), Some(1), "{}", told(&output));
+    assert_eq!(output.stdout, b"next\n");
 }
 
 /// What `mangrove bench durable --only sqlite` runs.
@@ -154,6 +223,19 @@ fn the_bench_inserts_whole_transactions() {
     let inserted =
         rows(&program, &scratch.path().join("durable"), &["SELECT (count(*) - 100000) % 7 FROM t"]);
     assert_eq!(inserted, "0\n");
+}
+
+/// What a figure compares: no subject has locks or statistics that another has not.
+#[test]
+fn the_bench_sets_up_the_stock_library_as_the_durable_one() {
+    let scratch = tempfile::tempdir().expect("a scratch directory");
+    let glue = root().join("examples/sqlite/durable_sqlite.c");
+    let program = compile(scratch.path(), &[here().join("tests/c/sqlite_stock.c"), glue]);
+    for subject in ["wal", "wal-normal", "wal-shared", "memory"] {
+        let output =
+            Command::new(&program).arg(subject).arg(scratch.path().join(subject)).output().expect("runs");
+        assert!(output.status.success(), "{subject}: {}", told(&output));
+    }
 }
 
 #[test]
