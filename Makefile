@@ -14,7 +14,6 @@ PROFILE ?= release
 SELECTION ?= --package mangrove-db-cli --package mangrove-capi --package mangrove-app --package mangrove-leveldb
 BUILT = $(TARGET)/$(if $(filter dev test,$(PROFILE)),debug,$(PROFILE))
 MANGROVE = $(TARGET)/release/mangrove
-SHARE = $(DESTDIR)$(PREFIX)/share
 # The state that `make redis` serves, and where. What it fetches and builds lies in data/valkey.
 REDIS_DIR ?= data/redis
 REDIS_PORT ?= 6379
@@ -29,7 +28,8 @@ help:
 	@echo 'make build    build the mangrove command and the C libraries'
 	@echo 'make bench    measure; figures and tables go to bench-out'
 	@echo 'make install  install the command, the C libraries and their headers in PREFIX=$(PREFIX)'
-	@echo 'make uninstall  remove from PREFIX what make install put there'
+	@echo 'make uninstall  remove from PREFIX what make install put there, but for builds that a state may need'
+	@echo 'make clean    remove what can be built or measured again, and tell what stays'
 
 run:
 	@scripts/setup run
@@ -82,27 +82,28 @@ bench:
 	$(MANGROVE) bench redis
 	$(MANGROVE) bench txn
 
+# By the environment: in the text of a recipe, the shell would split a directory with a space, and replace a ~ only at
+# the beginning of a word.
+install uninstall: export PREFIX := $(PREFIX)
+install uninstall: export DESTDIR := $(DESTDIR)
+install: export BUILT := $(BUILT)
+
 install: build
-	install -d $(DESTDIR)$(PREFIX)/bin
-	install -s -m 755 $(BUILT)/mangrove $(DESTDIR)$(PREFIX)/bin/mangrove
-	@# What shells and man(1) read, from the command itself.
-	install -d $(addprefix $(SHARE)/,bash-completion/completions zsh/site-functions fish/vendor_completions.d man/man1)
-	$(BUILT)/mangrove completions bash >$(SHARE)/bash-completion/completions/mangrove
-	$(BUILT)/mangrove completions zsh >$(SHARE)/zsh/site-functions/_mangrove
-	$(BUILT)/mangrove completions fish >$(SHARE)/fish/vendor_completions.d/mangrove.fish
-	$(BUILT)/mangrove man $(SHARE)/man/man1
-	@# The durable server, where `make redis` built it and the program that starts it.
-	if [ -x data/valkey/current/valkey-server ] && [ -x $(BUILT)/mangrove-redis ]; then \
-	    install -m 755 $(BUILT)/mangrove-redis $(DESTDIR)$(PREFIX)/bin/mangrove-redis && \
-	    install -d $(DESTDIR)$(PREFIX)/lib/mangrove-redis/builds && \
-	    cp -a data/valkey/builds/. $(DESTDIR)$(PREFIX)/lib/mangrove-redis/builds/ && \
-	    cp -a data/valkey/current $(DESTDIR)$(PREFIX)/lib/mangrove-redis/; \
-	fi
-	DESTDIR='$(DESTDIR)' CARGO='$(CARGO)' scripts/install.sh '$(PREFIX)' '$(BUILT)'
+	scripts/install-command.sh "$$PREFIX" "$$BUILT"
+	CARGO='$(CARGO)' scripts/install.sh "$$PREFIX" "$$BUILT"
 
 uninstall:
-	DESTDIR='$(DESTDIR)' scripts/uninstall.sh '$(PREFIX)'
+	scripts/uninstall.sh "$$PREFIX"
 
 clean:
 	$(CARGO) clean
-	rm -rf data bench-out bench-pools
+	rm -rf bench-out bench-pools
+	@# A demo's pools have its mark (crates/cli/src/demo/pools.rs).
+	@for pool in data/demo.pool data/demo.heap data/demo.sqlite; do \
+	    if [ -f $$pool/made-by-mangrove-demo ]; then rm -rf $$pool; fi; \
+	done
+	@if [ -d data ] && ! rmdir data 2>/dev/null; then \
+	    echo "in data stay:" $$(ls -A data); \
+	    echo "(they may be states, and builds without which a state, wherever it lies, cannot be opened)"; \
+	    echo "to remove them for ever: rm -rf '$(CURDIR)/data'"; \
+	fi

@@ -8,11 +8,7 @@ set -euo pipefail
 
 prefix=${1:?"usage: [DESTDIR=STAGE] scripts/install.sh PREFIX [DIRECTORY-OF-BUILT-LIBRARIES]"}
 built=${2:-}
-case $prefix in
-/*) ;;
-*) prefix=$PWD/$prefix ;;
-esac
-to=${DESTDIR:-}$prefix
+. "$(dirname "$0")/place.sh"
 cd "$(dirname "$0")/.."
 
 if [ -z "$built" ]; then
@@ -21,6 +17,8 @@ if [ -z "$built" ]; then
 fi
 version=$(sed -n '/^\[workspace.package\]/,/^\[/s/^version = "\(.*\)"/\1/p' Cargo.toml)
 major=${version%%.*}
+# As pkg-config reads it, in the replacement text of sed.
+prefix_read=$(printf '%s\n' "${prefix// /\\ }" | sed 's/[\\&|]/\\&/g')
 
 install -d "$to/lib/pkgconfig" "$to/include"
 scratch=$(mktemp -d)
@@ -58,7 +56,7 @@ install_one() {
     if [ "$name" = mangrove ]; then
         install -m 644 "crates/$crate/include/mangrove_heap.hpp" "$to/include/mangrove_heap.hpp"
     fi
-    sed -e "s|@PREFIX@|$prefix|" -e "s|@VERSION@|$version|" "crates/$crate/$name.pc.in" >"$scratch/pc"
+    sed -e "s|@PREFIX@|$prefix_read|" -e "s|@VERSION@|$version|" "crates/$crate/$name.pc.in" >"$scratch/pc"
     install -m 644 "$scratch/pc" "$to/lib/pkgconfig/$name.pc"
 }
 
@@ -106,6 +104,6 @@ if [ -z "${DESTDIR:-}" ]; then
     if [ "$(id -u)" -eq 0 ] && [[ $searched == *"$prefix/lib:"* ]]; then
         ldconfig
     elif [ "$prefix" != /usr ] && [ "$prefix" != /usr/local ]; then
-        echo "to use it: export PKG_CONFIG_PATH=$prefix/lib/pkgconfig LD_LIBRARY_PATH=$prefix/lib"
+        printf 'to use it: export PKG_CONFIG_PATH=%q LD_LIBRARY_PATH=%q\n' "$prefix/lib/pkgconfig" "$prefix/lib"
     fi
 fi

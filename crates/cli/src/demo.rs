@@ -21,6 +21,7 @@ macro_rules! say {
 }
 
 mod bank;
+mod pools;
 mod sqlite;
 
 pub(crate) use bank::{BankArgs, transfer};
@@ -34,7 +35,8 @@ pub(crate) use bank::{BankArgs, transfer};
   mangrove demo
   mangrove demo --dir /mnt/disk --threads 64")]
 pub(crate) struct Args {
-    /// Directory for the pools; they end up in DIR/demo.pool, DIR/demo.heap and DIR/demo.sqlite
+    /// Directory for the pools; they end up in DIR/demo.pool, DIR/demo.heap and DIR/demo.sqlite, in the place of an
+    /// earlier demo's; any others are left alone
     #[arg(long, default_value = "data")]
     dir: PathBuf,
     /// File of words, one a line; the largest English list in /usr/share/dict when left out
@@ -58,8 +60,6 @@ const WORD_LISTS: [&str; 4] = [
     "/usr/share/dict/american-english",
     "/usr/share/dict/words",
 ];
-/// Names of the files of a pool.
-const POOL_FILES: [&str; 5] = ["pool", "image", "log", "sums", "index"];
 /// Where in the load the kill may fall, in percent of the words.
 const KILL_PERCENT: Range<u64> = 10..90;
 
@@ -68,13 +68,14 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Exit> {
     let words = read_words(&words_file)?;
     interrupt::catch()?;
     say!("{} words from {}", count(words.len() as u64), words_file.display());
-    let [pool, heap, database] =
-        ["demo.pool", "demo.heap", "demo.sqlite"].map(|name| prepare(&args.dir, name));
-    let (pool, heap, database) = (pool?, heap?, database?);
-    let floor = disk_floor::measure(&args.dir, Duration::from_secs(2))?;
+    let [pool, heap, database] = pools::clear(&args.dir)?;
+    let Some(floor) = disk_floor::measure(&args.dir, Duration::from_secs(2))? else {
+        return interrupted();
+    };
     say!("this disk, 512 bytes made durable one after the other: {}", floor.best());
 
     let seed = args.seed.unwrap_or_else(rand::random);
+    pools::begin(&pool)?;
     let goal = StdRng::seed_from_u64(seed).random_range(KILL_PERCENT) * words.len() as u64 / 100;
     let Some(killed) = load_and_kill(&args, &pool, &words_file, words.len() as u64, goal.max(1))? else {
         return interrupted();
@@ -167,27 +168,6 @@ fn read_words(path: &Path) -> anyhow::Result<Vec<Vec<u8>>> {
         return Err(Usage(format!("{} is empty or holds a word twice", path.display())).into());
     }
     Ok(words)
-}
-
-/// A directory without the pool of an earlier demo.
-fn prepare(dir: &Path, name: &str) -> anyhow::Result<PathBuf> {
-    std::fs::create_dir_all(dir).with_context(|| format!("cannot create {}", dir.display()))?;
-    let pool = dir.join(name);
-    if pool.symlink_metadata().is_ok() {
-        // Only what is certainly the pool of an earlier demo, whole or half made, is removed.
-        let names = std::fs::read_dir(&pool).with_context(|| format!("{} is in the way", pool.display()))?;
-        for name in names {
-            let name = name?.file_name();
-            let is_spill = name.to_str().is_some_and(|name| name.starts_with("unit-"));
-            if !is_spill && !POOL_FILES.iter().any(|file| name == *file) {
-                let sentence =
-                    format!("{} holds {name:?}, which no demo made; remove it yourself", pool.display());
-                return Err(Usage(sentence).into());
-            }
-        }
-        std::fs::remove_dir_all(&pool).with_context(|| format!("cannot remove {}", pool.display()))?;
-    }
-    Ok(pool)
 }
 
 struct Killed {

@@ -1,6 +1,7 @@
 //! The demo's chapter of transactions: transfers between accounts on several threads, a SIGKILL, and the books
 //! balanced afterwards.
 
+use super::pools;
 use crate::terminal::exit::Exit;
 use crate::terminal::size::count;
 use crate::terminal::{interrupt, progress};
@@ -73,6 +74,7 @@ fn make(path: &Path) -> HeapResult<()> {
 
 /// Runs the chapter on the heap that it makes at `path`.
 pub(super) fn run(path: &Path, threads: u16, seed: u64) -> anyhow::Result<Exit> {
+    pools::begin(path)?;
     let start = Instant::now();
     make(path)?;
     say!("");

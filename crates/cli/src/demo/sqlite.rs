@@ -1,6 +1,7 @@
 //! The demo's chapter on a program that knows nothing of durability: stock SQLite's `:memory:` database
 //! (`examples/sqlite`), a SIGKILL between two INSERTs, and every acknowledged row there afterwards.
 
+use super::pools;
 use crate::terminal::exit::Exit;
 use crate::terminal::size::count;
 use crate::terminal::{interrupt, progress};
@@ -34,6 +35,7 @@ pub(super) fn run(named: Option<&Path>, path: &Path, words: &[Vec<u8>], seed: u6
         say!("the chapter on SQLite is left out: examples/sqlite is not built here (`make run` builds it)");
         return Ok(Exit::Ok);
     };
+    pools::begin(path)?;
     answer(&program, path, "CREATE TABLE words (id INTEGER PRIMARY KEY, word TEXT)")?;
     let most = KILL_ROWS.end.min(words.len()).max(2);
     let goal = StdRng::seed_from_u64(seed).random_range(KILL_ROWS.start.min(most / 2)..most).max(1);

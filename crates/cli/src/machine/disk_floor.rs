@@ -1,5 +1,6 @@
 //! The floor of a disk: how often it makes 512 bytes durable, one after the other.
 
+use crate::terminal::interrupt;
 use anyhow::Context;
 use rustix::fs::{OFlags, fdatasync};
 use std::fs::{File, OpenOptions};
@@ -57,11 +58,15 @@ const FILE_BYTES: u64 = 4 << 20;
 struct Sector([u8; 512]);
 
 /// Makes 512 bytes durable, again and again for `time` in all, in a preallocated and zeroed file in
-/// `dir` that is removed afterwards.
-pub(crate) fn measure(dir: &Path, time: Duration) -> anyhow::Result<Floor> {
+/// `dir` that is removed afterwards. `None` when it was interrupted: the caller has signals caught.
+///
+/// The file has a name until then: a file system (btrfs) need not make a file durable that no name leads to.
+pub(crate) fn measure(dir: &Path, time: Duration) -> anyhow::Result<Option<Floor>> {
     let file = tempfile::Builder::new().prefix(".mangrove-floor-").tempfile_in(dir);
-    file.and_then(|file| measure_in(file.path(), file.as_file(), time / 2))
-        .with_context(|| format!("cannot measure durable writes in {}", dir.display()))
+    let floor = file
+        .and_then(|file| measure_in(file.path(), file.as_file(), time / 2))
+        .with_context(|| format!("cannot measure durable writes in {}", dir.display()))?;
+    Ok((!interrupt::asked()).then_some(floor))
 }
 
 fn measure_in(path: &Path, file: &File, time: Duration) -> io::Result<Floor> {
@@ -81,7 +86,7 @@ fn measure_in(path: &Path, file: &File, time: Duration) -> io::Result<Floor> {
 fn rate(time: Duration, mut write: impl FnMut(u64, &[u8]) -> io::Result<()>) -> io::Result<Rate> {
     let mut times = Vec::new();
     let start = Instant::now();
-    while times.is_empty() || start.elapsed() < time {
+    while times.is_empty() || (start.elapsed() < time && !interrupt::asked()) {
         let sector = Sector([times.len() as u8; 512]);
         let one = Instant::now();
         write(times.len() as u64 * 512 % FILE_BYTES, &sector.0)?;

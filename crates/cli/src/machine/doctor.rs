@@ -3,8 +3,8 @@
 use crate::machine::cpu_facts::CpuFacts;
 use crate::machine::disk_floor;
 use crate::terminal::exit::Exit;
-use crate::terminal::output;
 use crate::terminal::size::{count, human};
+use crate::terminal::{interrupt, output};
 use mangrove::heap::{Executor, Heap, MediumKind, Plan};
 use mangrove_sys::FlushInstruction;
 use rustix::process::{Resource, getrlimit};
@@ -48,7 +48,10 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Exit> {
     let devices = devdax_devices();
     let (point, fs_type) = mount_of(&args.dir);
     let on_dax = mounts.iter().any(|m| Some(m) == point.as_ref());
-    let floor = disk_floor::measure(&args.dir, Duration::from_millis(args.measure))?;
+    interrupt::catch()?;
+    let Some(floor) = disk_floor::measure(&args.dir, Duration::from_millis(args.measure))? else {
+        return Ok(Exit::Interrupted);
+    };
     let limits = limits();
     let cpu = CpuFacts::find();
     let domain = domain_choice(eadr, flush);

@@ -95,7 +95,6 @@ impl Pending {
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
     let mut lines = Lines::open(&args.input)?;
-    interrupt::catch()?;
     let mut all = Applied::default();
     // One batch is read to its end first: a line that is none creates no pool.
     let mut map = None;
@@ -149,7 +148,9 @@ fn apply_lines(
         };
         if is_end || pending.len() >= most {
             if map.is_none() {
+                // Until then there is nothing to end in order, and a signal ends also the wait for another process.
                 *map = Some(args.opening.create(&args.pool)?);
+                interrupt::catch()?;
             }
             if let Some(map) = map {
                 std::mem::take(&mut pending).apply(map, all)?;

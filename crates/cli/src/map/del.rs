@@ -1,6 +1,7 @@
 //! `mangrove map del`.
 
 use super::bounds::Bounds;
+use super::put::refuse_too_long;
 use crate::open_args::OpenArgs;
 use crate::terminal::exit::{Exit, Usage};
 use crate::terminal::text::Spelling;
@@ -38,6 +39,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
         return Err(Usage(sentence.into()).into());
     }
     let keys = args.keys.iter().map(|k| args.spelling.read(k)).collect::<anyhow::Result<Vec<_>>>()?;
+    // Before the first one is deleted.
+    keys.iter().try_for_each(|key| refuse_too_long(key))?;
     let map = args.opening.open(&args.pool)?;
     let mut deleted = 0;
     if keys.is_empty() {

@@ -6,6 +6,7 @@ use crate::terminal::exit::{Exit, Usage};
 use crate::terminal::text::Spelling;
 use crate::terminal::{interrupt, output, progress, stderr};
 use anyhow::Context;
+use mangrove::Map;
 use mangrove_sys::file::{open_itself, try_lock};
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{BufWriter, Write};
@@ -45,8 +46,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
     };
     match args.file.as_deref().filter(|file| file.as_os_str() != "-") {
         None => {
-            interrupt::catch()?;
-            write_all(args, spelling, output::stdout(), None)?;
+            let map = open(args)?;
+            write_all(&map, args, spelling, output::stdout(), None)?;
             Ok(if interrupt::asked() { Exit::Interrupted } else { Exit::Ok })
         }
         Some(file) if is_written_in_place(file) => write_in_place(args, spelling, file),
@@ -54,11 +55,19 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
     }
 }
 
+/// Opens the pool. A signal until then ends the command at once, also where it waits for another process.
+fn open(args: &Args) -> anyhow::Result<Map> {
+    let map = open_args::read_only(&args.pool, args.wait)?;
+    interrupt::catch()?;
+    Ok(map)
+}
+
 fn write_in_place(args: &Args, spelling: Spelling, file: &Path) -> anyhow::Result<Exit> {
     let out = OpenOptions::new().write(true).create(true).truncate(true).open(file);
     let out = out.with_context(|| format!("cannot write {}", file.display()))?;
-    interrupt::catch()?;
-    let records = write_all(args, spelling, BufWriter::new(out), Some(file))?;
+    // Not before: a pipe may have no reader for long.
+    let map = open(args)?;
+    let records = write_all(&map, args, spelling, BufWriter::new(out), Some(file))?;
     if interrupt::asked() {
         return Ok(Exit::Interrupted);
     }
@@ -69,13 +78,13 @@ fn write_in_place(args: &Args, spelling: Spelling, file: &Path) -> anyhow::Resul
 /// Writes a new file beside `file`, and gives it the name once it is whole and durable. Until then it has a
 /// name that no other process uses: of two exports to one file at a time, the one that ends last stays.
 fn renew(args: &Args, spelling: Spelling, file: &Path) -> anyhow::Result<Exit> {
-    interrupt::catch()?;
+    let map = open(args)?;
     let sentence = || format!("cannot write {}", file.display());
     // A link stays a link: the file behind it is renewed.
     let target = fs::canonicalize(file).unwrap_or_else(|_| file.to_owned());
     let folder = target.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let new = create_like(&target, folder).with_context(sentence)?;
-    let records = write_all(args, spelling, BufWriter::new(new.as_file()), Some(file))?;
+    let records = write_all(&map, args, spelling, BufWriter::new(new.as_file()), Some(file))?;
     if interrupt::asked() {
         return Ok(Exit::Interrupted);
     }
@@ -133,6 +142,7 @@ fn is_written_in_place(file: &Path) -> bool {
 }
 
 fn write_all(
+    map: &Map,
     args: &Args,
     spelling: Spelling,
     mut out: impl Write,
@@ -143,7 +153,6 @@ fn write_all(
         Some(file) => anyhow::anyhow!("cannot write {}: {e}", file.display()),
         None => e.into(),
     };
-    let map = open_args::read_only(&args.pool, args.wait)?;
     let bar = progress::records("export", map.len()?);
     if args.format == Format::Hex {
         out.write_all(HEX_HEADER).and_then(|()| out.write_all(b"\n")).map_err(failed)?;

@@ -44,10 +44,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
     let key = args.spelling.read(&args.key)?;
     let expected = args.expect.as_ref().map(|v| args.spelling.read(v)).transpose()?;
     // Before the pool is created for nothing, or memory filled with what is no value.
-    if key.len() > mangrove::KEY_BYTES_MAX {
-        let (len, max) = (key.len() as u64, mangrove::KEY_BYTES_MAX as u64);
-        return Err(mangrove::Error::KeyTooLong { len, max }.into());
-    }
+    refuse_too_long(&key)?;
     let value = value(args)?;
     let opening = &args.opening;
     // A pool that is not there has no such value.
@@ -70,6 +67,12 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
         stderr::line(format_args!("mangrove: {} {why}; nothing was changed", text::quote(&key)));
     }
     Ok(if done { Exit::Ok } else { Exit::No })
+}
+
+/// The error of a key that no map takes.
+pub(super) fn refuse_too_long(key: &[u8]) -> mangrove::Result<()> {
+    let (len, max) = (key.len() as u64, mangrove::KEY_BYTES_MAX as u64);
+    if len > max { Err(mangrove::Error::KeyTooLong { len, max }) } else { Ok(()) }
 }
 
 fn value(args: &Args) -> anyhow::Result<Vec<u8>> {

@@ -10,6 +10,7 @@ mod commands;
 mod demo;
 mod export;
 mod heaps;
+mod installation;
 mod leveldb;
 mod signals;
 mod unclosed;

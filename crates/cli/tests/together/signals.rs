@@ -5,7 +5,7 @@ use std::fs;
 use std::io::{Read, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A loader, the way to its input, and the lines that it acknowledges.
 struct Load {
@@ -82,25 +82,60 @@ fn a_command_that_waits_has_the_exit_code_of_one_that_works() {
         let mut child = spawn(yard.command_behind(&HEEDING, &put).stdin(Stdio::piped()));
         let input = child.stdin.take();
         // It waits for its input once it catches the signal.
-        let status = format!("/proc/{}/status", child.id());
-        let catches = |status: &str| {
-            let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap_or("0");
-            let number = match name {
-                "HUP" => 1,
-                "INT" => 2,
-                _ => 15,
-            };
-            u64::from_str_radix(mask.trim(), 16).unwrap() >> (number - 1) & 1 == 1
-        };
-        let until = std::time::Instant::now() + Duration::from_secs(60);
-        while !catches(&fs::read_to_string(&status).unwrap()) {
-            assert!(std::time::Instant::now() < until, "{name}: it is never caught");
-        }
+        wait_until_caught(&child, name);
         signal(&child, name);
         assert_eq!(end_of(&mut child), Some(130), "{name}");
         drop(input);
         assert!(!yard.path("p").exists(), "{name}");
     }
+}
+
+fn wait_until_caught(child: &Child, name: &str) {
+    let status = format!("/proc/{}/status", child.id());
+    let catches = |status: &str| {
+        let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap_or("0");
+        let number = match name {
+            "HUP" => 1,
+            "INT" => 2,
+            _ => 15,
+        };
+        u64::from_str_radix(mask.trim(), 16).unwrap() >> (number - 1) & 1 == 1
+    };
+    let until = Instant::now() + Duration::from_secs(60);
+    while !catches(&fs::read_to_string(&status).unwrap()) {
+        assert!(Instant::now() < until, "{name}: it is never caught");
+    }
+}
+
+#[test]
+fn a_command_that_waits_for_a_pool_ends_at_once_and_changes_nothing() {
+    let yard = Yard::new();
+    fs::write(yard.path("changes"), "put\tnew\t1\ndel\tbefore\n").unwrap();
+    // Readers wait for the owner of an emulated pool, too.
+    let load = [&LOAD[..], &["--medium=emulated"]].concat();
+    let mut owner = Load::start(yard.command_behind(&HEEDING, &load).stdin(Stdio::piped()));
+    owner.feed("before\n");
+    owner.acknowledges(1);
+    let before = yard.names();
+    for args in [
+        &["map", "apply", "p", "changes"][..],
+        &["map", "export", "p"],
+        &["map", "export", "p", "out"],
+        &["map", "export", "p", "/dev/null"],
+    ] {
+        let mut child = spawn(&mut yard.command_behind(&HEEDING, &[args, &["--wait=90"]].concat()));
+        wait_until_caught(&child, "TERM");
+        // Long enough for it to come to where it waits.
+        std::thread::sleep(Duration::from_millis(500));
+        let start = Instant::now();
+        signal(&child, "TERM");
+        assert_eq!(end_of(&mut child), Some(130), "{args:?}");
+        assert!(start.elapsed() < Duration::from_secs(30), "{args:?} waited on");
+        assert_eq!(yard.names(), before, "{args:?}");
+    }
+    owner.input = None;
+    assert_eq!(end_of(&mut owner.child), Some(0));
+    assert_eq!(yard.ok(&["map", "scan", "p"]), "before\t1\n");
 }
 
 #[test]
