@@ -1,9 +1,10 @@
-//! What callers pass: bytes, slices and paths.
+//! What callers pass, and get: bytes, slices and paths.
 
+use crate::shutdown::calling;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
-use pyo3::types::{PyMemoryView, PySlice};
+use pyo3::types::{PyBytes, PyMemoryView, PySlice};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
@@ -19,6 +20,14 @@ pub(crate) fn bytes(object: &Bound<'_, PyAny>, what: &str) -> PyResult<PyBackedB
     let hint = if object.is_instance_of::<pyo3::types::PyString>() { "; encode it first" } else { "" };
     let found = object.get_type().name()?;
     Err(PyTypeError::new_err(format!("a {what} is bytes, not {found}{hint}")))
+}
+
+/// A key or a value for the caller; `MemoryError` where there is no memory for it, at which `PyBytes::new` panics.
+pub(crate) fn to_python<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, PyBytes>> {
+    PyBytes::new_with(py, bytes.len(), |copy| {
+        copy.copy_from_slice(bytes);
+        Ok(())
+    })
 }
 
 /// As `bytes`, with `None` for an absent one.
@@ -77,7 +86,8 @@ impl Bounds {
 
 /// A path as `os.fsencode` takes it.
 pub(crate) fn path(object: &Bound<'_, PyAny>) -> PyResult<PathBuf> {
-    let encoded = object.py().import("os")?.call_method1("fsencode", (object,))?;
+    let py = object.py();
+    let encoded = calling(py, || py.import("os")?.call_method1("fsencode", (object,)))?;
     let encoded: Vec<u8> = encoded.extract::<PyBackedBytes>()?.to_vec();
     if encoded.is_empty() {
         return Err(PyValueError::new_err("the path is empty; give the directory of the pool"));

@@ -1,5 +1,6 @@
 //! The engine's errors as exceptions. The classes are those of `mangrove/_errors.py`.
 
+use crate::shutdown::calling;
 use mangrove::Error;
 use pyo3::prelude::*;
 use std::path::Path;
@@ -18,9 +19,22 @@ pub(crate) fn exception(
         value.setattr("offset", offset)?;
         Ok(value)
     };
-    match build() {
+    match calling(py, build) {
         Ok(value) => PyErr::from_value(value),
         Err(error) => error,
+    }
+}
+
+/// The system's number of an error that Python has as an `OSError`.
+fn errno(error: &Error) -> Option<i32> {
+    // Linux's numbers.
+    const ENOENT: i32 = 2;
+    const EEXIST: i32 = 17;
+    match error {
+        Error::NotFound { .. } => Some(ENOENT),
+        Error::Exists { .. } => Some(EEXIST),
+        Error::Io { code, .. } => *code,
+        _ => None,
     }
 }
 
@@ -48,7 +62,12 @@ pub(crate) fn of_engine(py: Python<'_>, error: &Error) -> PyErr {
         Error::Io { path, .. } => ("InputOutput", Some(path), None),
         _ => ("Error", None, None),
     };
-    exception(py, name, &error.to_string(), path.map(|path| path.as_path()), offset)
+    let raised = exception(py, name, &error.to_string(), path.map(|path| path.as_path()), offset);
+    match errno(error).map(|number| raised.value(py).setattr("errno", number)) {
+        Some(Err(other)) => other,
+        // `str` of it is the message as long as it has no `strerror`.
+        _ => raised,
+    }
 }
 
 /// Converts an engine's result.

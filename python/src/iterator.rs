@@ -1,11 +1,11 @@
 //! Iterators over records.
 
+use crate::arguments::to_python;
 use crate::errors::{checked, exception};
 use crate::open_map::{Borrower, OpenMap, locked};
 use crate::wait::let_go;
 use mangrove::Range;
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
 use std::sync::Arc;
 
 /// A walk that shares its map.
@@ -58,12 +58,12 @@ impl Records {
         // To make bytes runs no Python code; to make a tuple may.
         let part = self.part;
         let record = record.map(|(key, value)| {
-            let key = (part != ItemPart::Values).then(|| PyBytes::new(py, key));
-            let value = (part != ItemPart::Keys).then(|| PyBytes::new(py, value));
-            (key, value)
+            let key = (part != ItemPart::Values).then(|| to_python(py, key)).transpose()?;
+            let value = (part != ItemPart::Keys).then(|| to_python(py, value)).transpose()?;
+            Ok::<_, PyErr>((key, value))
         });
         drop(guard);
-        match checked(py, record)? {
+        match checked(py, record)?? {
             (Some(key), Some(value)) => Ok(Some((key, value).into_pyobject(py)?.into_any())),
             (one, other) => Ok(one.or(other).map(Bound::into_any)),
         }

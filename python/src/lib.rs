@@ -6,12 +6,13 @@
 //! 2. No lock of ours is held while Python code could run: a collection of garbage may call any method of any object.
 //! 3. In a child of fork every method fails before it takes a lock (`open_map`).
 
-// `subinterpreter` has the only exception.
+// `interpreter` has the only exception.
 #![deny(unsafe_code)]
 
 mod arguments;
 mod batch;
 mod errors;
+mod interpreter;
 mod iterator;
 mod load;
 mod map;
@@ -21,15 +22,13 @@ mod reader;
 mod shutdown;
 mod snapshot;
 mod source;
-mod subinterpreter;
 mod wait;
 
 use pyo3::prelude::*;
 
-#[pymodule]
-#[pyo3(name = "_native")]
+#[pymodule(name = "_native", gil_used = true)]
 fn native(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    subinterpreter::refuse(module.py())?;
+    interpreter::refuse_subinterpreter(module.py())?;
     shutdown::register(module)?;
     module.add("KEY_BYTES_MAX", mangrove::KEY_BYTES_MAX)?;
     module.add("VALUE_BYTES_MAX", mangrove::VALUE_BYTES_MAX)?;

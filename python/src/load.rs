@@ -4,10 +4,11 @@
 //! to that thread. Records go over in chunks, so that the two threads work side by side.
 
 use crate::arguments::{allowed_capacity, bytes, path as path_of};
-use crate::errors::checked;
-use crate::shutdown::detached;
+use crate::errors::{checked, exception};
+use crate::shutdown::{calling, detached};
 use crate::wait::wait;
 use mangrove::{Error, Map, MapOptions};
+use mangrove_sys::without_signals;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use std::path::PathBuf;
@@ -53,10 +54,13 @@ pub(crate) fn load(
     let path: PathBuf = path_of(path)?;
     let records = records.try_iter()?;
     let (sender, receiver) = sync_channel(CHUNKS_WAITING_MAX);
-    let loader = std::thread::Builder::new()
-        .name("mangrove-fill".into())
-        .spawn(move || options.load(path, |map| put_all(map, &receiver)))
-        .map_err(|e| PyRuntimeError::new_err(format!("cannot start a thread: {e}")))?;
+    let thread = std::thread::Builder::new().name("mangrove-fill".into());
+    let fill = move || options.load(path, |map| put_all(map, &receiver));
+    // Signals are for the program's own threads.
+    let loader = without_signals(|| thread.spawn(fill)).map_err(|e| {
+        // The map that is loaded needs threads of its own, so there is no other way.
+        exception(py, "Error", &format!("cannot start the thread mangrove-fill: {e}"), None, None)
+    })?;
     let sent = send_all(py, records, &sender);
     // Without an end before, the load is given up.
     drop(sender);
@@ -73,11 +77,11 @@ pub(crate) fn load(
 /// Sends all records, and the end; stops early when nobody takes them any more.
 fn send_all(
     py: Python<'_>,
-    records: Bound<'_, pyo3::types::PyIterator>,
+    mut records: Bound<'_, pyo3::types::PyIterator>,
     to: &SyncSender<Message>,
 ) -> PyResult<()> {
     let mut chunk = Chunk::default();
-    for record in records {
+    while let Some(record) = calling(py, || records.next()) {
         let (key, value): (Bound<'_, PyAny>, Bound<'_, PyAny>) = record?.extract()?;
         let (key, value) = (bytes(&key, "key")?, bytes(&value, "value")?);
         chunk.bytes.extend_from_slice(&key);

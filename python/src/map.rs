@@ -1,6 +1,6 @@
 //! The map: opening, writing, closing.
 
-use crate::arguments::{Bounds, allowed_capacity, bytes, optional_bytes, path as path_of};
+use crate::arguments::{Bounds, allowed_capacity, bytes, optional_bytes, path as path_of, to_python};
 use crate::errors::checked;
 use crate::open_map::OpenMap;
 use crate::reader::Reader;
@@ -10,7 +10,7 @@ use mangrove::{Create, Durability, MapOptions};
 use pyo3::PyClassInitializer;
 use pyo3::exceptions::{PyKeyError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyBytes, PySlice, PyString, PyTuple};
+use pyo3::types::{PyBool, PySlice, PyString, PyTuple};
 use std::sync::Arc;
 
 /// A durable ordered map from bytes to bytes.
@@ -127,7 +127,7 @@ impl Map {
             Ok(None)
         })?;
         match popped {
-            Some(value) => Ok(PyBytes::new(this.py(), &value).into_any()),
+            Some(value) => Ok(to_python(this.py(), &value)?.into_any()),
             None if default.is_empty() => Err(PyKeyError::new_err(key.clone().unbind())),
             None => default.get_item(0),
         }
@@ -150,7 +150,7 @@ impl Map {
                 }
             }
         })?;
-        Ok(found.map_or_else(|| default.clone(), |value| PyBytes::new(this.py(), &value).into_any()))
+        found.map_or_else(|| Ok(default.clone()), |value| Ok(to_python(this.py(), &value)?.into_any()))
     }
 
     /// Changes `key` from `old` to `new`, where `None` means absent; returns whether `old` was right.

@@ -51,13 +51,13 @@ pub(crate) struct OpenMap {
     borrowers: Mutex<Borrowers>,
     /// Writes that have not returned, and those that returned before they were durable: while there are any, a read
     /// may wait for one to become durable.
-    undurable: AtomicU64,
+    undurable: Arc<AtomicU64>,
 }
 
 /// Counts a write while it lasts.
-struct Writing<'a>(&'a AtomicU64);
+struct Writing(Arc<AtomicU64>);
 
-impl Drop for Writing<'_> {
+impl Drop for Writing {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
@@ -70,7 +70,7 @@ impl OpenMap {
             path,
             home: ProcessMark::here(),
             borrowers: Mutex::new(Borrowers { all: Vec::new(), prune_at: PRUNE_AT }),
-            undurable: AtomicU64::new(0),
+            undurable: Arc::default(),
         })
     }
 
@@ -107,7 +107,7 @@ impl OpenMap {
         Err(exception(py, "Forked", &message, Some(&self.path), None))
     }
 
-    /// Whether a read of a record may wait.
+    /// Whether a read of a record may wait. (What the map's own compaction moves is as durable as it was.)
     pub(crate) fn reads_may_wait(&self) -> bool {
         // Relaxed: a hint. Who reads what another thread has just begun to write waits with the lock held, once.
         self.undurable.load(Ordering::Relaxed) != 0
@@ -116,15 +116,15 @@ impl OpenMap {
 
     /// Does a write of Python's `objects` that returns when it is durable.
     pub(crate) fn write<A: Send + Sync + 'static, T: Send + 'static>(
-        self: &Arc<Self>,
+        &self,
         py: Python<'_>,
         objects: A,
         work: impl FnOnce(&Map, &A) -> mangrove::Result<T> + Send + 'static,
     ) -> PyResult<T> {
-        let (map, this) = (self.share(py)?, Arc::clone(self));
+        let (map, undurable) = (self.share(py)?, Arc::clone(&self.undurable));
         let result = wait_with(py, objects, move |objects, _| {
-            this.undurable.fetch_add(1, Ordering::Relaxed);
-            let _writing = Writing(&this.undurable);
+            undurable.fetch_add(1, Ordering::Relaxed);
+            let _writing = Writing(undurable);
             let result = work(&map, objects);
             drop(map);
             result
@@ -158,11 +158,17 @@ impl OpenMap {
         &self,
         py: Python<'_>,
         objects: A,
-        work: impl FnOnce(&Map, &A) -> mangrove::Result<T> + Send + 'static,
+        work: impl FnOnce(&Arc<Map>, &A) -> mangrove::Result<T> + Send + 'static,
     ) -> PyResult<T> {
         let map = self.share(py)?;
         let result = if map.is_recovered() {
-            detached(py, || work(&map, &objects))
+            // The share ends with the work: the thread may never get the lock back, and `close` waits for all shares.
+            let shared = move || {
+                let result = work(&map, &objects);
+                drop(map);
+                (result, objects)
+            };
+            detached(py, shared).0
         } else {
             wait_with(py, objects, move |objects, _| work(&map, objects))?
         };

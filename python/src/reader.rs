@@ -1,7 +1,8 @@
 //! What maps, snapshots and ranges have in common: reading.
 
-use crate::arguments::{Bounds, bytes};
+use crate::arguments::{Bounds, bytes, to_python};
 use crate::iterator::{ItemPart, Records};
+use crate::shutdown::calling;
 use crate::source::ReadSource;
 use pyo3::exceptions::PyKeyError;
 use pyo3::prelude::*;
@@ -31,9 +32,9 @@ impl Reader {
 fn range<'py>(reader: &Bound<'py, Reader>, bounds: &Bounds) -> PyResult<Bound<'py, PyAny>> {
     static RANGE: PyOnceLock<Py<PyType>> = PyOnceLock::new();
     let py = reader.py();
-    let start = bounds.start.as_deref().map(|start| PyBytes::new(py, start));
-    let stop = bounds.stop.as_deref().map(|stop| PyBytes::new(py, stop));
-    RANGE.import(py, "mangrove", "Range")?.call1((reader, start, stop))
+    let start = bounds.start.as_deref().map(|start| to_python(py, start)).transpose()?;
+    let stop = bounds.stop.as_deref().map(|stop| to_python(py, stop)).transpose()?;
+    calling(py, || RANGE.import(py, "mangrove", "Range")?.call1((reader, start, stop)))
 }
 
 #[pymethods]
@@ -64,7 +65,8 @@ impl Reader {
 
     fn get_many<'py>(&self, keys: &Bound<'py, PyAny>) -> PyResult<Vec<Option<Bound<'py, PyBytes>>>> {
         let py = keys.py();
-        let keys = keys.try_iter()?.map(|key| bytes(&key?, "key")).collect::<PyResult<Vec<_>>>()?;
+        let keys =
+            calling(py, || keys.try_iter()?.map(|key| bytes(&key?, "key")).collect::<PyResult<Vec<_>>>())?;
         if self.bounds.are_all() {
             return self.source.get_many(py, keys);
         }
@@ -118,6 +120,6 @@ impl Reader {
 
     #[getter]
     fn closed(&self) -> bool {
-        self.source.open_map().is_closed()
+        self.source.is_closed()
     }
 }

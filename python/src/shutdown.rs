@@ -2,9 +2,16 @@
 //!
 //! Up to Python 3.13 a thread that wants the lock back after the interpreter has begun to shut down is ended on the
 //! spot, by an unwinding that our frames do not survive. From 3.14 on it sleeps for ever. Here it sleeps in all of
-//! them: a hook of `atexit`, which Python runs before it shuts down, raises a flag, and a thread that sees it does not
-//! ask for the lock.
+//! them: a thread asks for the lock, or calls Python code, which lets go of the lock now and then, only while the
+//! interpreter runs.
+//!
+//! Between that look and the lock the interpreter must not end. Python runs the functions of `atexit`, lets go of them,
+//! and then shuts down, all with the lock. So [`AtExit`], which only `atexit` holds, is dropped at the last moment. It
+//! raises a flag that has new threads wait until the interpreter has ended, and waits for those that have looked
+//! before. Up to that moment threads go on: a function of `atexit` may wait for one, or for a lock of Python that one
+//! has.
 
+use crate::interpreter::is_running;
 use pyo3::prelude::*;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -12,14 +19,17 @@ use std::time::{Duration, Instant};
 
 /// Whether the interpreter is about to shut down.
 static ENDS: AtomicBool = AtomicBool::new(false);
-/// Threads that have seen that it is not, and have not got the lock yet.
-static RETURNING: AtomicU64 = AtomicU64::new(0);
-/// How long the hook waits for them. (A child of fork counts threads of its parent.)
-const RETURN_MAX: Duration = Duration::from_millis(500);
+/// Threads that have seen that it is not, and have not got the lock yet, or are in Python code.
+static AT_RISK: AtomicU64 = AtomicU64::new(0);
+/// How long its end waits for them. (A child of fork counts threads of its parent.)
+const RISK_MAX: Duration = Duration::from_millis(500);
 /// Helpers that undo what an interrupted call had begun.
 pub(crate) static UNDOING: AtomicU64 = AtomicU64::new(0);
-/// How long the hook waits for them, at most: they remove files.
+/// How long the interpreter's end waits for them, at most: they remove files.
 const UNDO_MAX: Duration = Duration::from_secs(20);
+/// An interpreter that is about to shut down and has not after this time goes on: a program may call the functions of
+/// `atexit` by itself, as `multiprocessing` does.
+const DOUBT_MAX: Duration = Duration::from_secs(2);
 
 thread_local! {
     /// Whether this thread shuts the interpreter down.
@@ -28,40 +38,123 @@ thread_local! {
 
 /// Does `work` without the interpreter's lock. In place of `Python::detach`.
 pub(crate) fn detached<T: Send>(py: Python<'_>, work: impl FnOnce() -> T + Send) -> T {
+    if !is_running() {
+        // Nobody else has the lock then.
+        SHUTS_DOWN.set(true);
+    }
     let result = py.detach(move || {
         let result = work();
-        // SeqCst, with the hook's: a thread that the hook does not count sees the flag.
-        RETURNING.fetch_add(1, Ordering::SeqCst);
-        if ENDS.load(Ordering::SeqCst) && !SHUTS_DOWN.get() {
-            RETURNING.fetch_sub(1, Ordering::SeqCst);
+        if !may_return() {
             loop {
                 std::thread::park();
             }
         }
         result
     });
-    RETURNING.fetch_sub(1, Ordering::SeqCst);
+    AT_RISK.fetch_sub(1, Ordering::SeqCst);
     result
 }
 
-/// The hook.
-#[pyfunction]
-fn interpreter_ends(py: Python<'_>) {
-    SHUTS_DOWN.set(true);
-    ENDS.store(true, Ordering::SeqCst);
-    py.detach(|| {
-        for (count, max) in [(&UNDOING, UNDO_MAX), (&RETURNING, RETURN_MAX)] {
-            let end = Instant::now() + max;
-            while count.load(Ordering::SeqCst) > 0 && Instant::now() < end {
-                std::thread::sleep(Duration::from_micros(100));
-            }
+/// Does `work`, which calls Python code.
+pub(crate) fn calling<T>(py: Python<'_>, work: impl FnOnce() -> T) -> T {
+    /// One of the threads at risk, also if `work` panics.
+    struct Counted;
+
+    impl Drop for Counted {
+        fn drop(&mut self) {
+            AT_RISK.fetch_sub(1, Ordering::SeqCst);
         }
-    });
+    }
+
+    if ENDS.load(Ordering::SeqCst) {
+        // Sleeps there.
+        detached(py, || ());
+    }
+    AT_RISK.fetch_add(1, Ordering::SeqCst);
+    let _counted = Counted;
+    work()
 }
 
-/// Has Python call the hook.
+/// Does `work` with the interpreter's lock, on a thread that has not got it; nothing once the interpreter has ended.
+pub(crate) fn attached<T>(work: impl FnOnce(Python<'_>) -> T) -> Option<T> {
+    if !may_return() {
+        return None;
+    }
+    let mut is_counted = true;
+    let done = Python::try_attach(|py| {
+        AT_RISK.fetch_sub(1, Ordering::SeqCst);
+        is_counted = false;
+        work(py)
+    });
+    if is_counted {
+        AT_RISK.fetch_sub(1, Ordering::SeqCst);
+    }
+    done
+}
+
+/// Whether this thread may ask for the lock; then it is one of [`AT_RISK`].
+fn may_return() -> bool {
+    // SeqCst, with `AtExit`'s: a thread that it does not count sees the flag.
+    AT_RISK.fetch_add(1, Ordering::SeqCst);
+    (!ENDS.load(Ordering::SeqCst) && is_running()) || SHUTS_DOWN.get() || goes_on()
+}
+
+/// Waits until the interpreter has ended, or has not.
+#[cold]
+fn goes_on() -> bool {
+    AT_RISK.fetch_sub(1, Ordering::SeqCst);
+    let end = Instant::now() + DOUBT_MAX;
+    while is_running() {
+        if Instant::now() >= end {
+            ENDS.store(false, Ordering::SeqCst);
+            AT_RISK.fetch_add(1, Ordering::SeqCst);
+            return true;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    false
+}
+
+/// What `atexit` calls, and lets go of when it has called everything.
+#[pyclass(frozen, module = "mangrove._native")]
+struct AtExit {
+    is_called: AtomicBool,
+}
+
+#[pymethods]
+impl AtExit {
+    /// Tells the interpreter's end from an `atexit` that was emptied, as `multiprocessing` does in a child of fork.
+    fn __call__(&self) {
+        self.is_called.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Drop for AtExit {
+    fn drop(&mut self) {
+        if !*self.is_called.get_mut() {
+            return;
+        }
+        SHUTS_DOWN.set(true);
+        // Python drops its objects with the lock.
+        Python::try_attach(|py| {
+            until_none(py, &UNDOING, UNDO_MAX);
+            ENDS.store(true, Ordering::SeqCst);
+            until_none(py, &AT_RISK, RISK_MAX);
+        });
+    }
+}
+
+/// Waits until nothing is counted while this thread has the lock: a thread that has it may call Python code.
+fn until_none(py: Python<'_>, count: &AtomicU64, max: Duration) {
+    let end = Instant::now() + max;
+    while count.load(Ordering::SeqCst) > 0 && Instant::now() < end {
+        py.detach(|| std::thread::sleep(Duration::from_micros(100)));
+    }
+}
+
+/// Has Python tell when it ends.
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    let hook = pyo3::wrap_pyfunction!(interpreter_ends, module)?;
+    let hook = Bound::new(module.py(), AtExit { is_called: AtomicBool::new(false) })?;
     module.py().import("atexit")?.call_method1("register", (hook,))?;
     Ok(())
 }

@@ -1,11 +1,11 @@
 //! What a reader reads from: the map as it is, or one instant of it.
 
-use crate::arguments::Bounds;
+use crate::arguments::{Bounds, to_python};
 use crate::errors::{checked, exception};
 use crate::iterator::Walk;
 use crate::open_map::{Borrower, OpenMap, locked};
 use crate::wait::{wait, wait_with};
-use mangrove::Snapshot;
+use mangrove::{Error, Map, Snapshot};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
@@ -25,10 +25,37 @@ pub(crate) enum ReadSource {
     At(Arc<OpenMap>, Arc<Borrower<Instant>>),
 }
 
+/// The values of many keys. `Map::get_many` ends the process where there is no memory for one.
+fn values_of(map: &Map, keys: &[PyBackedBytes]) -> mangrove::Result<Vec<Option<Vec<u8>>>> {
+    let (mut values, mut wanted) = (Vec::with_capacity(keys.len()), None);
+    map.get_many_with(keys, |_, value| {
+        let mut copy = Vec::new();
+        let bytes = value.unwrap_or_default();
+        if wanted.is_some() || copy.try_reserve_exact(bytes.len()).is_err() {
+            wanted = wanted.or(Some(bytes.len() as u64));
+            return;
+        }
+        copy.extend_from_slice(bytes);
+        values.push(value.map(|_| copy));
+    })?;
+    match wanted {
+        Some(wanted) => Err(Error::NoMemory { wanted }),
+        None => Ok(values),
+    }
+}
+
 impl ReadSource {
     pub(crate) fn open_map(&self) -> &Arc<OpenMap> {
         match self {
             Self::Now(map) | Self::At(map, _) => map,
+        }
+    }
+
+    /// Whether the map, or the snapshot, is closed.
+    pub(crate) fn is_closed(&self) -> bool {
+        match self {
+            Self::Now(map) => map.is_closed(),
+            Self::At(map, instant) => map.is_closed() || locked(instant).is_none(),
         }
     }
 
@@ -51,15 +78,15 @@ impl ReadSource {
         match self {
             Self::Now(open) if open.reads_may_wait() => {
                 let value = open.read(py, key, |map, key| map.get(key))?;
-                Ok(value.map(|value| PyBytes::new(py, &value)))
+                value.map(|value| to_python(py, &value)).transpose()
             }
             Self::Now(open) => {
                 let map = open.share(py)?;
-                checked(py, map.get_with(&key, |value| PyBytes::new(py, value)))
+                checked(py, map.get_with(&key, |value| to_python(py, value)))?.transpose()
             }
             Self::At(open, instant) => {
                 let instant = Self::instant(py, open, instant)?;
-                checked(py, instant.get_with(&key, |value| PyBytes::new(py, value)))
+                checked(py, instant.get_with(&key, |value| to_python(py, value)))?.transpose()
             }
         }
     }
@@ -73,14 +100,14 @@ impl ReadSource {
         let values = match self {
             Self::Now(open) => {
                 let map = open.share(py)?;
-                checked(py, wait_with(py, keys, move |keys, _| map.get_many(keys))?)?
+                checked(py, wait_with(py, keys, move |keys, _| values_of(&map, keys))?)?
             }
             Self::At(open, instant) => {
                 let instant = Self::instant(py, open, instant)?;
                 checked(py, wait_with(py, keys, move |keys, _| instant.get_many(keys))?)?
             }
         };
-        Ok(values.into_iter().map(|value| value.map(|value| PyBytes::new(py, &value))).collect())
+        values.into_iter().map(|value| value.map(|value| to_python(py, &value)).transpose()).collect()
     }
 
     pub(crate) fn contains(&self, py: Python<'_>, key: PyBackedBytes) -> PyResult<bool> {
@@ -97,8 +124,8 @@ impl ReadSource {
             return self.count(py, bounds);
         }
         match self {
-            Self::Now(open) if open.reads_may_wait() => open.read(py, (), |map, ()| map.len()),
-            Self::Now(open) => checked(py, open.share(py)?.len()),
+            // It waits for whatever the map has written, its own compaction too.
+            Self::Now(open) => open.read(py, (), |map, ()| map.len()),
             Self::At(open, instant) => checked(py, Self::instant(py, open, instant)?.len()),
         }
     }
@@ -124,7 +151,8 @@ impl ReadSource {
                 if open.reads_may_wait() {
                     return open.wait(py, move |map, _| map.range_owned::<&[u8]>(bounds.ends()));
                 }
-                checked(py, open.share(py)?.range_owned::<&[u8]>(bounds.ends()))
+                // For what the map's own compaction has written it waits all the same.
+                open.read(py, (), move |map, ()| map.range_owned::<&[u8]>(bounds.ends()))
             }
             Self::At(open, instant) => {
                 let instant = Self::instant(py, open, instant)?;

@@ -3,10 +3,10 @@
 //! Python runs signal handlers on its main thread only, between byte codes. So the main thread has a helper do what
 //! may wait, and looks for signals while it waits for the helper. When a handler raises, the call raises; what the
 //! helper has begun it finishes, unless it looks at [`GivenUp`]: then it undoes it, also while the interpreter ends.
-//! All other threads wait by themselves.
+//! All other threads wait by themselves, and so does the main thread of a process that gets no further thread.
 
-use crate::shutdown::{UNDOING, detached};
-use mangrove_sys::ProcessMark;
+use crate::shutdown::{UNDOING, attached, calling, detached};
+use mangrove_sys::{ProcessMark, without_signals};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use std::cell::Cell;
@@ -86,27 +86,29 @@ pub(crate) fn wait_with<A: Send + Sync + 'static, T: Send + 'static>(
     work: impl FnOnce(&A, &GivenUp) -> T + Send + 'static,
 ) -> PyResult<T> {
     let stop = GivenUp::default();
-    if !is_main_thread(py)? {
-        return Ok(detached(py, || work(&objects, &stop)));
-    }
-    let helper = helper();
+    let helper = if is_main_thread(py)? { helper() } else { None };
+    let Some(helper) = helper else { return Ok(detached(py, || work(&objects, &stop))) };
     let (answer, answered) = channel();
     let stop_of_work = stop.clone();
     let job: Job = Box::new(move || {
         let value = work(&objects, &stop_of_work);
         stop_of_work.end();
         // Nobody listens after an interruption.
-        if let Err(SendError(unheard)) = answer.send((value, objects)) {
-            let mut unheard = Some(unheard);
-            Python::try_attach(|_| drop(unheard.take()));
-            // An interpreter that shuts down attaches no one, and takes all objects along.
-            std::mem::forget(unheard);
+        if let Err(SendError((value, objects))) = answer.send((value, objects)) {
+            // Without the lock: it may be a map, which takes its time to close.
+            drop(value);
+            let mut objects = Some(objects);
+            if std::mem::needs_drop::<A>() {
+                attached(|_| objects = None);
+            }
+            // An interpreter that has ended takes all objects along.
+            std::mem::forget(objects);
         }
     });
     if helper.send(job).is_err() {
         return Err(PyRuntimeError::new_err("the thread that waits for the main thread has ended"));
     }
-    match listen(py, answered, &stop)? {
+    match listen(py, answered, &helper, &stop)? {
         Some((value, _objects)) => {
             *IDLE.lock().unwrap_or_else(PoisonError::into_inner) = Some((helper, ProcessMark::here()));
             Ok(value)
@@ -115,8 +117,14 @@ pub(crate) fn wait_with<A: Send + Sync + 'static, T: Send + 'static>(
     }
 }
 
-/// What the helper answers; nothing if it has panicked; an exception if a signal's handler raises one.
-fn listen<T: Send>(py: Python<'_>, mut answered: Receiver<T>, stop: &GivenUp) -> PyResult<Option<T>> {
+/// What the helper answers: the value, and the objects; nothing if it has panicked; an exception if a signal's handler
+/// raises one.
+fn listen<T: Send + 'static, A: Send>(
+    py: Python<'_>,
+    mut answered: Receiver<(T, A)>,
+    helper: &Sender<Job>,
+    stop: &GivenUp,
+) -> PyResult<Option<(T, A)>> {
     loop {
         let result;
         (result, answered) = detached(py, move || (answered.recv_timeout(LOOK), answered));
@@ -127,24 +135,29 @@ fn listen<T: Send>(py: Python<'_>, mut answered: Receiver<T>, stop: &GivenUp) ->
         }
         if let Err(raised) = py.check_signals() {
             stop.0.given_up.store(true, Ordering::Relaxed);
-            if !detached(py, move || answered.recv_timeout(GRACE).is_ok()) {
-                stop.leave();
+            match detached(py, move || answered.recv_timeout(GRACE)) {
+                // As what nobody hears: the helper drops the value, and this thread, which has the lock, the objects.
+                Ok((value, _objects)) => _ = helper.send(Box::new(move || drop(value))),
+                Err(_) => stop.leave(),
             }
             return Err(raised);
         }
     }
 }
 
-/// An idle helper, or a new one. One that an interrupted call has left ends when its work does.
-fn helper() -> Sender<Job> {
+/// An idle helper, or a new one; none where the process gets no thread. One that an interrupted call has left ends when
+/// its work does.
+fn helper() -> Option<Sender<Job>> {
     let idle = IDLE.lock().unwrap_or_else(PoisonError::into_inner).take();
     match idle {
         // A child of fork has not got its parent's threads.
-        Some((helper, home)) if home.is_here() => helper,
+        Some((helper, home)) if home.is_here() => Some(helper),
         _ => {
             let (helper, jobs) = channel::<Job>();
-            std::thread::spawn(move || jobs.into_iter().for_each(|job| job()));
-            helper
+            let thread = std::thread::Builder::new().name("mangrove-wait".into());
+            let work = move || jobs.into_iter().for_each(|job| job());
+            // Signals are for the program's own threads.
+            without_signals(|| thread.spawn(work)).ok().map(|_| helper)
         }
     }
 }
@@ -155,14 +168,16 @@ fn is_main_thread(py: Python<'_>) -> PyResult<bool> {
     if let Some(known) = IS_MAIN.get() {
         return Ok(known);
     }
-    let threading = py.import("threading")?;
-    let (main, ident) = (threading.call_method0("main_thread")?, threading.call_method0("get_ident")?);
-    let is_main = main.getattr("ident")?.eq(ident)?;
+    let is_main = calling(py, || {
+        let threading = py.import("threading")?;
+        let (main, ident) = (threading.call_method0("main_thread")?, threading.call_method0("get_ident")?);
+        main.getattr("ident")?.eq(ident)
+    })?;
     IS_MAIN.set(Some(is_main));
     Ok(is_main)
 }
 
-/// Drops what may close a map, without the interpreter's lock.
+/// Drops what may close a map, without the interpreter's lock, which the caller has.
 pub(crate) fn let_go<T: Send>(value: T) {
     let mut value = Some(value);
     // An interpreter that shuts down attaches no one.

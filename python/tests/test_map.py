@@ -1,5 +1,6 @@
 """The map as a mapping, beside a dict that went through the same."""
 
+import errno
 import gc
 import os
 import random
@@ -179,6 +180,11 @@ class Instants(Case):
             with self.assertRaises(TypeError):
                 s[b"leaf"] = b"x"
             view = s.prefix(b"")
+            self.assertFalse(s.closed)
+            self.assertFalse(view.closed)
+        self.assertTrue(s.closed)
+        self.assertTrue(view.closed)
+        self.assertFalse(m.closed)
         with self.assertRaises(mangrove.Closed):
             s[b"leaf"]
         with self.assertRaises(mangrove.Closed):
@@ -213,6 +219,42 @@ class Instants(Case):
             b.expect(b"leaf", None)
             b[b"leaf"] = b"above"
         self.assertEqual(m[b"leaf"], b"above")
+
+    def test_a_batch_that_was_not_written_can_be_written_again(self):
+        m = self.open()
+        m[b"root"] = b"below"
+        b = m.batch()
+        b.expect(b"root", b"above")
+        b[b"leaf"] = b"green"
+        del b[b"root"]
+        for _ in range(2):
+            with self.assertRaises(mangrove.Mismatch):
+                b.write()
+            self.assertEqual(len(b), 2)
+        m[b"root"] = b"above"
+        b.write()
+        self.assertEqual(dict(m), {b"leaf": b"green"})
+        self.assertEqual(len(b), 0)
+        b.write()
+        self.assertEqual(dict(m), {b"leaf": b"green"})
+
+    def test_a_batch_that_is_too_large_to_be_kept_says_so(self):
+        m = self.open()
+        b = m.batch()
+        b.expect(b"root", b"above")
+        for number in range(5):
+            b[b"%d" % number] = bytes(4 << 20)
+        with self.assertRaises(mangrove.Mismatch):
+            b.write()
+        m[b"root"] = b"above"
+        for _ in range(2):
+            with self.assertRaisesRegex(mangrove.Error, "clear the batch"):
+                b.write()
+        self.assertEqual(len(m), 1)
+        b.clear()
+        b[b"leaf"] = b"green"
+        b.write()
+        self.assertEqual(m[b"leaf"], b"green")
 
     def test_a_backup(self):
         m = self.open()
@@ -345,6 +387,8 @@ class BadInput(Case):
             mangrove.Map(self.pool, create=False)
         self.assertIsInstance(caught.exception, FileNotFoundError)
         self.assertEqual(os.fspath(caught.exception.path), self.pool)
+        self.assertEqual(caught.exception.errno, errno.ENOENT)
+        self.assertEqual(str(caught.exception), f"there is no pool at {self.pool}")
         self.assertFalse(os.path.exists(self.pool))
         for options in ({"durability": 0}, {"durability": "never"}, {"durability": 60_001}, {"durability": True}, {"create": "old"}, {"create": "new", "read_only": True}, {"capacity": 0}):
             with self.assertRaises(ValueError):
@@ -357,12 +401,17 @@ class BadInput(Case):
         with self.assertRaises(mangrove.PoolBusy):
             mangrove.Map(self.pool)
         m.close()
-        with self.assertRaises(mangrove.Exists):
+        with self.assertRaises(mangrove.Exists) as caught:
             mangrove.Map(self.pool, create="new")
+        self.assertEqual(caught.exception.errno, errno.EEXIST)
         with open(self.pool + ".other", "w") as other:
             other.write("no pool")
         with self.assertRaises(mangrove.Error):
             mangrove.Map(self.pool + ".other")
+        with self.assertRaises(mangrove.InputOutput) as caught:
+            mangrove.Map(os.path.join(self.pool + ".other", "below"))
+        self.assertEqual(caught.exception.errno, errno.ENOTDIR)
+        self.assertTrue(str(caught.exception).startswith("cannot "), caught.exception)
 
     def test_a_walk_whose_snapshot_expired_does_not_look_whole(self):
         m = self.open(snapshot_bytes_max=50_000, durability=100)

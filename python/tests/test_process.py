@@ -155,6 +155,98 @@ class Ends(Case):
         with mangrove.Map(self.pool) as m:
             self.assertEqual((m[b"a"], m[b"b"]), (b"1", b"2"))
 
+    def end_well(self, text):
+        child = python(text, self.pool)
+        try:
+            out, errors = child.communicate(timeout=30)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            self.fail(f"it has not ended: {child.communicate()}")
+        self.assertEqual((child.returncode, out, errors), (0, "", ""))
+
+    def test_ended_under_threads_in_calls_of_all_kinds(self):
+        for _ in range(5):
+            self.end_well(
+                """
+                import mangrove, sys, threading, time
+                m = mangrove.Map(sys.argv[1], durability=1000)
+                m.update({b"%d" % number: b"value" for number in range(1000)})
+                m.put_nowait(b"undurable", b"1")
+
+                def work(call):
+                    while True:
+                        call()
+
+                for call in (
+                    lambda: m.__setitem__(b"a", b"1"),
+                    lambda: m.put_nowait(b"b", b"2"),
+                    lambda: m[b"1"],
+                    lambda: next(iter(m)),
+                    lambda: m.snapshot().close(),
+                ) * 2:
+                    threading.Thread(target=work, args=(call,), daemon=True).start()
+                time.sleep(0.05)
+                """
+            )
+
+    def test_a_function_of_atexit_may_wait_for_a_lock_of_a_thread_in_a_call(self):
+        # logging.shutdown takes the lock of each handler. It runs after what is registered later, as by mangrove.
+        self.end_well(
+            """
+            import logging
+            import mangrove, sys, threading
+            m = mangrove.Map(sys.argv[1])
+            writes = threading.Event()
+
+            class ToMap(logging.Handler):
+                def emit(self, record):
+                    writes.set()
+                    m[b"message"] = record.getMessage().encode() * (16 << 20)
+
+            logging.getLogger().addHandler(ToMap())
+            threading.Thread(target=logging.warning, args=("ab",), daemon=True).start()
+            writes.wait()
+            """
+        )
+        with mangrove.Map(self.pool) as m:
+            self.assertEqual(m[b"message"][-2:], b"ab")
+
+    def test_a_function_of_atexit_may_close_the_map_under_readers(self):
+        self.end_well(
+            """
+            import atexit
+            atexit.register(lambda: m.close())
+            import mangrove, sys, threading
+            m = mangrove.Map(sys.argv[1])
+            m.put_nowait(b"a", b"1")
+            reads = threading.Event()
+
+            def read():
+                try:
+                    while True:
+                        m[b"a"]
+                        reads.set()
+                except mangrove.Closed:
+                    pass
+
+            threading.Thread(target=read, daemon=True).start()
+            reads.wait()
+            """
+        )
+
+    def test_functions_of_atexit_that_a_program_calls_by_itself_end_nothing(self):
+        self.end_well(
+            """
+            import atexit, mangrove, sys, threading
+            m = mangrove.Map(sys.argv[1])
+            atexit._run_exitfuncs()
+            thread = threading.Thread(target=lambda: m.__setitem__(b"a", b"1"))
+            thread.start()
+            thread.join()
+            assert m[b"a"] == b"1"
+            """
+        )
+
     def test_a_subinterpreter_is_refused(self):
         try:
             import _interpreters as interpreters
@@ -181,6 +273,105 @@ def strace():
         return subprocess.run(["strace", "-qq", "-o", "/dev/null", "true"]).returncode == 0
     except FileNotFoundError:
         return False
+
+
+class Scarce(Case):
+    """Too few threads, too little memory."""
+
+    def told(self, text, **options):
+        child = python(text, self.pool, **options)
+        out, errors = child.communicate(timeout=60)
+        self.assertEqual((child.returncode, errors), (0, ""), out)
+        return out.splitlines()
+
+    def test_where_there_are_no_threads(self):
+        with mangrove.Map(self.pool) as m:
+            m[b"a"] = b"1"
+        # No address space has room for such a stack.
+        told = self.told(
+            """
+            import mangrove, sys
+            pool = sys.argv[1]
+            with mangrove.Map(pool, read_only=True) as m:
+                print(dict(m))
+            for use in (lambda: mangrove.Map(pool), lambda: mangrove.Map.load(pool + ".new", {b"a": b"1"})):
+                try:
+                    use()
+                except mangrove.Error as error:
+                    print("cannot start the thread" in str(error))
+            """,
+            env={**os.environ, "RUST_MIN_STACK": str(1 << 47)},
+        )
+        self.assertEqual(told, ["{b'a': b'1'}", "True", "True"])
+
+    def test_where_there_is_no_memory_for_a_result(self):
+        with mangrove.Map(self.pool) as m:
+            m[b"large"] = bytes(64 << 20)
+        told = self.told(
+            """
+            import mangrove, resource, sys
+            m = mangrove.Map(sys.argv[1], background_recovery=False)
+            snapshot = m.snapshot()
+            before = resource.getrlimit(resource.RLIMIT_AS)
+
+            def told(call):
+                # The engine's copy has room, and that for Python has not. The first number is of the pages in use.
+                used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+                resource.setrlimit(resource.RLIMIT_AS, (used + (100 << 20), before[1]))
+                try:
+                    return len(call())
+                except BaseException as error:
+                    return type(error).__name__
+                finally:
+                    resource.setrlimit(resource.RLIMIT_AS, before)
+
+            print(told(lambda: m[b"large"]))
+            print(told(lambda: snapshot[b"large"]))
+            print(told(lambda: m.get_many([b"large"])))
+            print(told(lambda: snapshot.get_many([b"large"])))
+            print(told(lambda: next(iter(m.values()))))
+            print(told(lambda: m.setdefault(b"large", b"")))
+            m.put_nowait(b"small", b"undurable")
+            print(told(lambda: m[b"large"]))
+            print(told(lambda: m.pop(b"large")))
+            """
+        )
+        # For many keys, and to compare what it removes, the engine makes a second copy: it finds so first.
+        expected = ["MemoryError"] * 8
+        expected[2] = expected[7] = "NoMemory"
+        self.assertEqual(told, expected)
+
+
+class Signals(Case):
+    def test_no_thread_takes_the_signals_of_the_program(self):
+        # SIGTERM would end the process if a thread took it that has not blocked it.
+        child = python(
+            """
+            import mangrove, os, signal, sys, time
+
+            def waited():
+                os.kill(os.getpid(), signal.SIGTERM)
+                return signal.sigwait({signal.SIGTERM}).name
+
+            def records():
+                # A thread that has just begun has all signals blocked.
+                time.sleep(0.2)
+                signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+                print(waited(), flush=True)
+                signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
+                yield b"a", b"1"
+
+            print(mangrove.Map.load(sys.argv[1], records()), flush=True)
+            m = mangrove.Map(sys.argv[1])
+            m[b"b"] = b"2"
+            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+            print(waited())
+            m.close()
+            """,
+            self.pool,
+        )
+        out, errors = child.communicate(timeout=30)
+        self.assertEqual((child.returncode, out, errors), (0, "SIGTERM\n1\nSIGTERM\n", ""))
 
 
 class Broken(Case):
@@ -276,6 +467,104 @@ class Interrupted(Case):
         )
         with mangrove.Map(self.pool) as m:
             self.assertEqual(m[b"before"], b"1")
+
+    def test_a_batch_whose_write_was_interrupted_is_not_written_again(self):
+        if not strace():
+            self.skipTest("strace cannot trace here")
+        self.interrupt(
+            """
+            m = mangrove.Map(pool)
+            b = m.batch()
+            b[b"during"], b[b"too"] = b"2", b"2"
+            trace("pwrite64", "delay_enter=2000000")
+            print("ready", flush=True)
+            try:
+                b.write()
+            except KeyboardInterrupt:
+                try:
+                    b.write()
+                    print("nothing was raised")
+                except mangrove.Error:
+                    b.clear()
+                    b[b"after"] = b"3"
+                    b.write()
+                    raise KeyboardInterrupt
+            """
+        )
+        with mangrove.Map(self.pool) as m:
+            self.assertEqual(m[b"after"], b"3")
+
+    def go_on(self, text):
+        """Expects no pause of the main thread in `watch`; where other programs keep the processors busy, of three times
+        once."""
+        gaps = []
+        while not gaps or gaps[-1] >= 0.5:
+            self.assertLess(len(gaps), 3, gaps)
+            child = python(
+                """
+                import mangrove, os, shutil, signal, sys, threading, time
+                pool = sys.argv[1]
+                shutil.rmtree(pool, ignore_errors=True)
+
+                def watch(goes_on):
+                    last, gap = time.monotonic(), 0
+                    while goes_on():
+                        time.sleep(0.01)
+                        now = time.monotonic()
+                        last, gap = now, max(gap, now - last)
+                    print(gap, flush=True)
+                    os._exit(0)
+                """
+                + textwrap.indent(textwrap.dedent(text), " " * 16),
+                self.pool,
+            )
+            out, errors = child.communicate(timeout=120)
+            self.assertEqual(child.returncode, 0, errors)
+            gaps.append(float(out))
+
+    def test_other_threads_run_while_a_map_that_nobody_waits_for_is_closed(self):
+        # strace has opening and closing take seconds..
+        if not strace():
+            self.skipTest("strace cannot trace here")
+        self.go_on(
+            """
+            with mangrove.Map(pool) as m:
+                m[b"a"] = bytes(1 << 20)
+            trace("madvise,pwrite64,fdatasync", "delay_enter=1000000")
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+            try:
+                mangrove.Map(pool, background_recovery=False)
+                print("nothing was raised")
+            except KeyboardInterrupt:
+                watch(lambda: len(os.listdir("/proc/self/task")) > 1)
+            """
+        )
+
+    def test_other_threads_run_while_a_walk_waits_for_the_map_s_own_compaction(self):
+        # strace holds each write and sync for a second. The compaction begins 0.2 s after the deletions.
+        if not strace():
+            self.skipTest("strace cannot trace here")
+        self.go_on(
+            """
+            m = mangrove.Map(pool)
+            m.update((b"%06d" % number, bytes(2000)) for number in range(30_000))
+            with m.batch() as b:
+                for number in range(30_000):
+                    if number % 8:
+                        del b[b"%06d" % number]
+            trace("pwrite64,fdatasync,fsync", "delay_enter=1000000")
+
+            def walk():
+                while True:
+                    next(iter(m))
+                    len(m)
+
+            threading.Thread(target=walk, daemon=True).start()
+            end = time.monotonic() + 4
+            watch(lambda: time.monotonic() < end)
+            """
+        )
 
     def test_calls_that_wait_until_a_large_map_is_recovered(self):
         # strace holds the thread that recovers the map whenever it asks for huge pages.
