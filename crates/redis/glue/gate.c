@@ -108,7 +108,7 @@ uint64_t gate_mark(client *c) {
     if (getClientType(c) == CLIENT_TYPE_REPLICA) return (uint64_t)server.primary_repl_offset;
     listNode *last = listLast(c->reply);
     clientReplyBlock *block = last ? listNodeValue(last) : NULL;
-    return (uint64_t)c->bufpos + (block ? block->used : 0) + c->reply_bytes + (listLength(c->reply) << 20);
+    return (uint64_t)c->bufpos + (block ? block->used : 0) + c->reply_bytes + ((uint64_t)listLength(c->reply) << 40);
 }
 
 static void places_for(int fd) {
@@ -239,21 +239,31 @@ static int let_go(void) {
 }
 
 /* A round within a round: a slow script, or a command that loads a file, lets the event loop run. Nothing is committed
- * then: that would tear the script, unless it has changed nothing yet. What the loop answers (LOADING, BUSY) rests on
- * no value and leaves at once; what was answered before, which is all that the first inner round finds, waits. */
+ * then: that would tear the script, unless it has changed nothing yet. What a command is answered in such a round
+ * (LOADING, BUSY) rests on no value and leaves at once. All else waits: what was answered before, and what the script
+ * itself tells others (PUBLISH, keyspace events, MONITOR). */
 static bool parked_inside;
 static long long calls_before_script;
 
-/* A round has come inside of the script that runs. */
-static bool in_inner;
+static bool round_is_inner(void) { return inside || server.in_exec || scriptIsRunning(); }
 
 int __real_scriptPrepareForRun(scriptRunCtx *, client *, client *, const char *, uint64_t, int);
 int __wrap_scriptPrepareForRun(scriptRunCtx *context, client *engine, client *caller, const char *name, uint64_t flags,
                                int read_only) {
     calls_before_script = tracked_calls;
-    /* Another script of this round may have let rounds in. */
-    in_inner = false;
     return __real_scriptPrepareForRun(context, engine, caller, name, flags, read_only);
+}
+
+int __real_processCommand(client *c);
+int __wrap_processCommand(client *c) {
+    /* While a replica loads into other tables, reads are answered, too. */
+    bool rests_on_nothing = ProcessingEventsWhileBlocked && app && !starting && round_is_inner() &&
+                            !server.async_loading && c->conn && c->conn->fd >= 0;
+    uint64_t before = rests_on_nothing ? gate_mark(c) : 0;
+    int answer = __real_processCommand(c);
+    /* After an error there is no client. */
+    if (rests_on_nothing && answer == C_OK && c->conn && c->conn->fd >= 0) gate_read(c, before, 0);
+    return answer;
 }
 
 void gate_hold_until_durable(void) { must_be_durable = settings.interval_ms && !left_out("gate"); }
@@ -269,38 +279,35 @@ static void make_durable(void) {
     wait_for_all();
 }
 
-static int inner_round(bool first) {
-    bool tears = inside || server.in_exec || tracked_calls != calls_before_script;
-    if (first && !tears) {
-        make_durable();
-        /* Whoever is to stop the script may be among those that were answered before it began. */
-        if (dirty) take_off();
-        wait_for_all();
-        release();
-    } else if (first) {
-        park_pending(open_batch);
-    } else {
-        park_pending(0);
+static int inner_round(void) {
+    if (inside || server.in_exec || tracked_calls != calls_before_script) {
+        park_pending(left_out("inner") ? 0 : open_batch);
+        parked_inside = true;
+        return let_go();
     }
-    parked_inside = true;
+    /* What FUNCTION LOAD and its like have changed, too, is in the batch that their replies wait for. */
+    collect();
+    make_durable();
+    /* Whoever is to stop the script may be among those that were answered before it began. */
+    if (dirty) take_off();
+    land();
+    if (fly_head != fly_tail) wait_for_all();
+    release();
+    /* What the collecting tracked was not the script's. */
+    calls_before_script = tracked_calls;
     return let_go();
 }
 
 int __wrap_handleClientsWithPendingWrites(void) {
     HOOKED(PENDING);
     if (!app || starting) return __real_handleClientsWithPendingWrites();
-    if (inside || server.in_exec || scriptIsRunning()) {
-        bool first = !in_inner;
-        in_inner = true;
-        return inner_round(first);
-    }
-    in_inner = false;
+    if (round_is_inner()) return inner_round();
     /* Readers look at the number of the batch. */
     if (parked_inside) sections_close();
+    collect();
     if (parked_inside && !dirty) open_batch++; /* nothing came into the batch that they wait for */
     parked_inside = false;
     land();
-    collect();
     if (dirty && fly_tail - fly_head < FLYING_MAX - 1) {
         take_off();
         if (settings.wait_in_loop && fly_head != fly_tail) wait_for_all();

@@ -3,6 +3,11 @@
  * frees them in slices, as tracked calls. */
 #include "glue.h"
 
+/* In no header. */
+size_t lazyfreeGetFreeEffort(robj *key, robj *value, int dbid);
+void streamFreeConsumer(streamConsumer *consumer);
+void streamFreeCG(streamCG *group);
+
 /* As lazyfree.c: fewer allocations are freed at once. */
 #define GRAVE_EFFORT_MIN 64
 /* What one slice frees at most, and the time after which a round's work ends. */
@@ -92,13 +97,64 @@ static bool shrink_sorted_set(zset *set) {
         zskiplistNode *node = list->header->level[0].forward;
         if (!node) break;
         list->header->level[0].forward = node->level[0].forward;
+        /* The server takes it for what is left to free. */
+        list->length--;
         sdsfree(node->ele);
         zfree(node);
     }
     return !list->header->level[0].forward;
 }
 
+/* Takes entries out of the tree, as many as are left to the slice; true when none is in it any more. */
+static bool shrink_tree(rax *tree, void (*free_data)(void *), int *left) {
+    raxIterator it;
+    raxStart(&it, tree);
+    while (*left > 0 && raxSeek(&it, "^", NULL, 0) && raxNext(&it)) {
+        if (free_data) free_data(it.data);
+        raxRemove(tree, it.key, it.key_len, NULL);
+        --*left;
+    }
+    raxStop(&it);
+    return raxSize(tree) == 0;
+}
+
+static bool shrink_group(streamCG *group, int *left) {
+    raxIterator it;
+    bool goes_on = true;
+    raxStart(&it, group->consumers);
+    while (goes_on && *left > 0 && raxSeek(&it, "^", NULL, 0) && raxNext(&it)) {
+        streamConsumer *consumer = it.data;
+        /* What is in it belongs to the group. */
+        goes_on = shrink_tree(consumer->pel, NULL, left);
+        if (!goes_on) continue;
+        streamFreeConsumer(consumer);
+        raxRemove(group->consumers, it.key, it.key_len, NULL);
+        --*left;
+    }
+    raxStop(&it);
+    return raxSize(group->consumers) == 0 && shrink_tree(group->pel, zfree, left);
+}
+
+static bool shrink_stream(stream *s) {
+    int left = SLICE_ELEMENTS;
+    if (!shrink_tree(s->rax, lpFreeVoid, &left)) return false;
+    if (!s->cgroups) return true;
+    raxIterator it;
+    bool goes_on = true;
+    raxStart(&it, s->cgroups);
+    while (goes_on && left > 0 && raxSeek(&it, "^", NULL, 0) && raxNext(&it)) {
+        goes_on = shrink_group(it.data, &left);
+        if (!goes_on) continue;
+        streamFreeCG(it.data);
+        raxRemove(s->cgroups, it.key, it.key_len, NULL);
+        left--;
+    }
+    raxStop(&it);
+    return raxSize(s->cgroups) == 0;
+}
+
 static bool shrink_value(robj *v) {
+    if (v->type == OBJ_STREAM) return shrink_stream(v->ptr);
     if (v->encoding == OBJ_ENCODING_HASHTABLE)
         return shrink_table(v->ptr, hashtableGetType(v->ptr)->entryGetKey);
     if (v->encoding == OBJ_ENCODING_SKIPLIST) return shrink_sorted_set(v->ptr);
@@ -114,6 +170,31 @@ static void buried_gone(size_t count) {
     freed += count;
 }
 
+/* True: what is left of the value can go at once. */
+static bool shrink_large(robj *v, int *left) {
+    size_t effort = lazyfreeGetFreeEffort(NULL, v, 0);
+    *left -= effort < SLICE_ELEMENTS ? (int)effort : SLICE_ELEMENTS;
+    return effort <= GRAVE_EFFORT_MIN || v->refcount != 1 || shrink_value(v);
+}
+
+/* Deletes keys of one table, as many as are left to the slice. */
+static void shrink_keys(kvstore *keys, int at, int *left) {
+    void *entry;
+    robj *last = NULL;
+    kvstoreHashtableIterator *it = kvstoreGetHashtableIterator(keys, at, HASHTABLE_ITER_SAFE);
+    while (*left > 0 && kvstoreHashtableIteratorNext(it, &entry)) {
+        if (!shrink_large(entry, left))
+            *left = 0; /* the next slice finds it again */
+        else if (kvstoreHashtableSize(keys, at) > 1)
+            kvstoreHashtableDelete(keys, at, objectGetKey(entry));
+        else
+            last = entry;
+    }
+    kvstoreReleaseHashtableIterator(it);
+    /* As in `shrink_table`: not before the iterator has ended. */
+    if (last) kvstoreHashtableDelete(keys, at, objectGetKey(last));
+}
+
 static bool shrink_database(grave_t *g) {
     if (g->expires) {
         /* Its entries are those of `keys`. */
@@ -121,22 +202,11 @@ static bool shrink_database(grave_t *g) {
         g->expires = NULL;
     }
     size_t before = kvstoreSize(g->keys);
-    int left = SLICE_ELEMENTS, at = kvstoreGetFirstNonEmptyHashtableIndex(g->keys);
-    while (at >= 0 && left > 0) {
-        /* Tables of one entry at most stay for the release. */
-        if (kvstoreHashtableSize(g->keys, at) > 1) {
-            kvstoreHashtableIterator *it = kvstoreGetHashtableIterator(g->keys, at, HASHTABLE_ITER_SAFE);
-            void *entry;
-            while (left-- > 0 && kvstoreHashtableSize(g->keys, at) > 1 && kvstoreHashtableIteratorNext(it, &entry))
-                kvstoreHashtableDelete(g->keys, at, objectGetKey(entry));
-            kvstoreReleaseHashtableIterator(it);
-        }
-        if (left > 0) at = kvstoreGetNextNonEmptyHashtableIndex(g->keys, at);
-    }
+    int left = SLICE_ELEMENTS;
+    while (left > 0 && kvstoreSize(g->keys) > 0)
+        shrink_keys(g->keys, kvstoreGetFirstNonEmptyHashtableIndex(g->keys), &left);
     buried_gone(before - kvstoreSize(g->keys));
-    if (at >= 0) return false;
-    buried_gone(kvstoreSize(g->keys));
-    return true;
+    return kvstoreSize(g->keys) == 0;
 }
 
 static void dig(void *unused) {
@@ -164,7 +234,6 @@ bool grave_dig(void) {
     return true;
 }
 
-size_t lazyfreeGetFreeEffort(robj *key, robj *value, int dbid); /* of lazyfree.c, in no header */
 void __real_freeObjAsync(robj *key, robj *value, int dbid);
 void __wrap_freeObjAsync(robj *key, robj *value, int dbid) {
     HOOKED(FREE);

@@ -125,7 +125,12 @@ int __wrap_kvstoreHashtableExpand(kvstore *tables, int table, unsigned long size
 
 /* ---- whole files ---- */
 
-static void set_syncing(void *on) { root->syncing = *(int *)on; }
+static void set_syncing(void *on) {
+    root->syncing = *(int *)on;
+    /* The data that the id and offset belong to are gone. A load that succeeds stores its own with its end, in one
+     * batch (`replication_keep`). */
+    if (root->syncing) root->replicating = 0;
+}
 static void begin_sync(void) {
     int on = 1;
     change(set_syncing, &on);
@@ -224,6 +229,8 @@ void __real_swapMainDbWithTempDb(serverDb *dbs);
 static void swap_temporary(void *dbs) {
     __real_swapMainDbWithTempDb(dbs);
     if (root->temporary) keep_temporary(dbs);
+    /* As in `set_syncing`. With two channels the id and offset of the new data come rounds later. */
+    root->replicating = 0;
 }
 void __wrap_swapMainDbWithTempDb(serverDb *dbs) {
     if (!app) {

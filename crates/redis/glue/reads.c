@@ -40,8 +40,12 @@ static bool reads_its_keys_only(const struct serverCommand *cmd) {
     if (!(cmd->flags & CMD_READONLY) || !cmd->key_specs_num) return false;
     uint64_t other = CMD_WRITE | CMD_BLOCKING | CMD_MAY_REPLICATE | CMD_TOUCHES_ARBITRARY_KEYS | CMD_MODULE;
     if (cmd->flags & other) return false;
-    for (int j = 0; j < cmd->key_specs_num; j++)
-        if (cmd->key_specs[j].flags & (CMD_KEY_NOT_KEY | CMD_KEY_INCOMPLETE)) return false;
+    for (int j = 0; j < cmd->key_specs_num; j++) {
+        const keySpec *spec = cmd->key_specs + j;
+        if (spec->flags & (CMD_KEY_NOT_KEY | CMD_KEY_INCOMPLETE)) return false;
+        /* The keys of BY and GET come from what SORT_RO sorts. */
+        if (spec->begin_search_type == KSPEC_BS_UNKNOWN || spec->find_keys_type == KSPEC_FK_UNKNOWN) return false;
+    }
     return true;
 }
 

@@ -76,7 +76,11 @@ void commit(void) {
 
 void settle(void) {
     if (!app || inside || server.in_exec || scriptIsRunning()) return;
+    collect();
+    bool has_batch = dirty;
     commit();
     /* With interval durability a wait would return at once. */
     if (mangrove_app_sync(app) != MANGROVE_APP_OK) die("the medium failed");
+    /* Output that waits for this batch would else wait for the next one, too. */
+    if (has_batch) open_batch++;
 }

@@ -25,7 +25,7 @@ void die(const char *what) {
 static bool is_hook(const char *name) {
     static const char *const names[] = {"seed", "policy", "setkey", "expiry", "eviction", "gate", "writeToClient",
                                         "io-threads", "commands", "natives", "unit", "grave", "touch", "blind",
-                                        "sections", "io-batch", "grave-of-requests", "touch-moves", NULL};
+                                        "sections", "io-batch", "grave-of-requests", "touch-moves", "inner", NULL};
     for (int j = 0; names[j]; j++)
         if (!strcmp(name, names[j])) return true;
     return false;

@@ -1,6 +1,7 @@
 /* Space for the state: what the server says when there is none left, and pages that are given back. */
 #include "glue.h"
 #include <fcntl.h>
+#include <strings.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
@@ -34,12 +35,23 @@ static void no_memory(size_t bytes) {
 
 void space_start(void) { zmalloc_set_oom_handler(no_memory); }
 
-/* MEMORY PURGE, FLUSHALL and FLUSHDB ask for it, some of them inside a tracked call. */
+/* MEMORY PURGE. */
 int __real_jemalloc_purge(void);
 int __wrap_jemalloc_purge(void) {
     is_to_give_back = true;
     return __real_jemalloc_purge();
 }
+
+/* FLUSHALL and FLUSHDB purge as well, but only in a server that was built with jemalloc. */
+static void flush(client *c, serverCommandProc *real) {
+    bool is_lazy = c->argc == 1 ? server.lazyfree_lazy_user_flush : !strcasecmp(c->argv[1]->ptr, "async");
+    if (!is_lazy) is_to_give_back = true;
+    real(c);
+}
+void __real_flushallCommand(client *c);
+void __wrap_flushallCommand(client *c) { flush(c, __real_flushallCommand); }
+void __real_flushdbCommand(client *c);
+void __wrap_flushdbCommand(client *c) { flush(c, __real_flushdbCommand); }
 
 void space_give_back(void) {
     if (!is_to_give_back || inside || dirty || starting) return;

@@ -1,10 +1,16 @@
 //! The state in a directory. Its name tells the build that it needs: `state.ID`. What an update has not finished is
 //! called otherwise, so whatever has the name is whole.
+//!
+//! Invariant: wherever an update is cut off, one state counts (`find`), and it is whole.
 
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 
 const PREFIX: &str = "state.";
+/// What an update makes, and what it removes: never counts.
+const UNFINISHED: &str = ".unfinished";
+/// The old state while the new one gets its name: counts as long as no state has a plain name.
+const REPLACED: &str = ".replaced";
 
 /// What a directory holds.
 pub(crate) struct DirectoryState {
@@ -15,51 +21,178 @@ pub(crate) struct DirectoryState {
 
 /// The place of a state of this build.
 pub(crate) fn place(dir: &Path, build: &str) -> PathBuf {
-    dir.join(format!("{PREFIX}{build}"))
+    named(dir, build, "")
 }
 
-/// The state in the directory, if there is one. After an update that was cut off both states are there, and the same:
-/// `preferred` is the build whose one counts.
+/// The place of a state that an update makes.
+pub(crate) fn unfinished(dir: &Path, build: &str) -> PathBuf {
+    named(dir, build, UNFINISHED)
+}
+
+fn named(dir: &Path, build: &str, suffix: &str) -> PathBuf {
+    dir.join(format!("{PREFIX}{build}{suffix}"))
+}
+
+/// The state in the directory, if there is one. After an update that was cut off both states can be there, and the
+/// same: `preferred` is the build whose one counts.
 pub(crate) fn find(dir: &Path, preferred: &str) -> Result<Option<DirectoryState>> {
-    let mut found = Vec::new();
-    let entries =
-        std::fs::read_dir(dir).with_context(|| format!("cannot read the directory {}", dir.display()))?;
-    for entry in entries {
-        let entry = entry.with_context(|| format!("cannot read the directory {}", dir.display()))?;
-        let name = entry.file_name();
-        let Some(build) = name.to_str().and_then(|name| name.strip_prefix(PREFIX)) else { continue };
-        if build.len() == 16 && build.bytes().all(|b| b.is_ascii_hexdigit()) {
-            found.push(DirectoryState { build: build.to_owned(), path: entry.path() });
-        }
+    let names = names(dir)?;
+    let mut suffix = "";
+    let mut found = builds_of(&names, suffix);
+    if found.is_empty() {
+        suffix = REPLACED;
+        found = builds_of(&names, suffix);
     }
-    if let Some(at) = found.iter().position(|state| state.build == preferred) {
-        return Ok(Some(found.swap_remove(at)));
-    }
-    if found.len() > 1 {
-        let builds: Vec<_> = found.iter().map(|state| state.build.as_str()).collect();
-        bail!(
+    let build = match found.as_slice() {
+        [] => return Ok(None),
+        [build] => *build,
+        several if several.contains(&preferred) => preferred,
+        several => bail!(
             "{} has states of several builds ({}); move all but one away",
             dir.display(),
-            builds.join(", ")
-        );
+            several.join(", ")
+        ),
+    };
+    Ok(Some(DirectoryState { build: build.to_owned(), path: named(dir, build, suffix) }))
+}
+
+/// Puts the unfinished state of the build `new`, which is whole, in the place of the old one, which is removed. Under
+/// the lock of an update.
+///
+/// Durable-order: the old state has its other name before the new one gets its own, else a power cut could leave both
+/// names, and the next build would not know which state is the newer. The new state has its name before anything of the
+/// old one is removed, else a power cut could leave no whole state.
+pub(crate) fn replace(dir: &Path, old: &DirectoryState, new: &str) -> Result<()> {
+    // Nothing happens if an update that was cut off has done this.
+    rename(&old.path, &named(dir, &old.build, REPLACED))?;
+    sync(dir)?;
+    rename(&unfinished(dir, new), &place(dir, new))?;
+    sync(dir)?;
+    remove_leftovers(dir)
+}
+
+/// Removes what updates have left that were cut off. Under the lock of an update.
+///
+/// Durable-order: a replaced state has the name of an unfinished one before anything of it is removed, else what a
+/// power cut leaves of it could count once the newer state is moved away.
+pub(crate) fn remove_leftovers(dir: &Path) -> Result<()> {
+    let names = names(dir)?;
+    for build in builds_of(&names, UNFINISHED) {
+        remove(&unfinished(dir, build))?;
     }
-    Ok(found.pop())
+    if builds_of(&names, "").is_empty() {
+        return Ok(());
+    }
+    for build in builds_of(&names, REPLACED) {
+        rename(&named(dir, build, REPLACED), &unfinished(dir, build))?;
+        sync(dir)?;
+        remove(&unfinished(dir, build))?;
+    }
+    Ok(())
+}
+
+/// The names in the directory that begin as a state's does, without that beginning.
+fn names(dir: &Path) -> Result<Vec<String>> {
+    let cannot = || format!("cannot read the directory {}", dir.display());
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir(dir).with_context(cannot)? {
+        let name = entry.with_context(cannot)?.file_name();
+        names.extend(name.to_str().and_then(|name| name.strip_prefix(PREFIX)).map(str::to_owned));
+    }
+    Ok(names)
+}
+
+/// The builds of the states whose names end so.
+fn builds_of<'a>(names: &'a [String], suffix: &str) -> Vec<&'a str> {
+    let builds = names.iter().filter_map(|name| name.strip_suffix(suffix));
+    builds.filter(|build| build.len() == 16 && build.bytes().all(|b| b.is_ascii_hexdigit())).collect()
+}
+
+fn rename(from: &Path, to: &Path) -> Result<()> {
+    std::fs::rename(from, to).with_context(|| format!("cannot rename {} to {}", from.display(), to.display()))
+}
+
+fn remove(place: &Path) -> Result<()> {
+    std::fs::remove_dir_all(place).with_context(|| format!("cannot remove {}", place.display()))
+}
+
+fn sync(dir: &Path) -> Result<()> {
+    let file = std::fs::File::open(dir).with_context(|| format!("cannot open {}", dir.display()))?;
+    file.sync_all().with_context(|| format!("cannot sync {}", dir.display()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const OLD: &str = "00000000000000aa";
+    const NEW: &str = "00000000000000bb";
+    const LATER: &str = "00000000000000cc";
+
     #[test]
     fn a_state_tells_its_build_and_an_unfinished_one_does_not_count() {
         let dir = tempfile::tempdir().unwrap();
-        let (old, new) = ("00000000000000aa", "00000000000000bb");
-        assert!(find(dir.path(), new).unwrap().is_none());
-        std::fs::create_dir(place(dir.path(), old)).unwrap();
-        std::fs::create_dir(dir.path().join(format!("state.{new}.unfinished"))).unwrap();
-        assert_eq!(find(dir.path(), new).unwrap().unwrap().build, old);
-        std::fs::create_dir(place(dir.path(), new)).unwrap();
-        assert_eq!(find(dir.path(), new).unwrap().unwrap().build, new);
-        assert!(find(dir.path(), "00000000000000cc").is_err());
+        assert!(find(dir.path(), NEW).unwrap().is_none());
+        std::fs::create_dir(place(dir.path(), OLD)).unwrap();
+        std::fs::create_dir(unfinished(dir.path(), NEW)).unwrap();
+        assert_eq!(find(dir.path(), NEW).unwrap().unwrap().build, OLD);
+        std::fs::create_dir(place(dir.path(), NEW)).unwrap();
+        assert_eq!(find(dir.path(), NEW).unwrap().unwrap().build, NEW);
+        assert!(find(dir.path(), LATER).is_err());
+    }
+
+    /// States with these names, each with a file that has its build's name.
+    fn directory(states: &[(&str, &str)]) -> tempfile::TempDir {
+        let dir = tempfile::tempdir().unwrap();
+        for (build, suffix) in states {
+            let state = named(dir.path(), build, suffix);
+            std::fs::create_dir(&state).unwrap();
+            std::fs::write(state.join(build), "").unwrap();
+        }
+        dir
+    }
+
+    /// The build that counts for a build that neither state is of.
+    fn counting(dir: &Path) -> DirectoryState {
+        let state = find(dir, LATER).unwrap().unwrap();
+        assert!(state.path.join(&state.build).exists());
+        state
+    }
+
+    fn all_names(dir: &Path) -> Vec<String> {
+        let mut names = names(dir).unwrap();
+        names.sort_unstable();
+        names
+    }
+
+    #[test]
+    fn wherever_an_update_is_cut_off_one_state_counts_and_the_next_update_leaves_one() {
+        // Between the steps of `replace`, in their order.
+        for (states, build) in [
+            ([(OLD, ""), (NEW, UNFINISHED)], OLD),
+            ([(OLD, REPLACED), (NEW, UNFINISHED)], OLD),
+            ([(OLD, REPLACED), (NEW, "")], NEW),
+            ([(OLD, UNFINISHED), (NEW, "")], NEW),
+        ] {
+            let dir = directory(&states);
+            let dir = dir.path();
+            assert_eq!(counting(dir).build, build, "{states:?}");
+            remove_leftovers(dir).unwrap();
+            assert_eq!(counting(dir).build, build, "{states:?}");
+            assert_eq!(all_names(dir).len(), 1, "{states:?}");
+            std::fs::create_dir(unfinished(dir, LATER)).unwrap();
+            replace(dir, &counting(dir), LATER).unwrap();
+            assert_eq!(all_names(dir), [LATER], "{states:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_left_of_a_state_that_an_update_removes_counts_no_more() {
+        let dir = directory(&[(OLD, ""), (NEW, UNFINISHED)]);
+        replace(dir.path(), &counting(dir.path()), NEW).unwrap();
+        assert_eq!(all_names(dir.path()), [NEW]);
+        // Half removed, and then somebody moves the new state away.
+        let dir = directory(&[(OLD, UNFINISHED)]);
+        assert!(find(dir.path(), OLD).unwrap().is_none());
     }
 }

@@ -6,7 +6,7 @@ use crate::builds::Builds;
 use crate::lock;
 use crate::request::{Request, Usage};
 use crate::start::{StartChoice, choose, command};
-use crate::state;
+use crate::state::{self, DirectoryState};
 use anyhow::{Context, Result, bail};
 use rustix::process::{Pid, Signal, kill_process};
 use std::path::{Path, PathBuf};
@@ -28,20 +28,17 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
     let _lock = lock::for_update(&dir)?;
     let newest = builds.current()?;
     let old = choose(&builds, &dir)?;
+    state::remove_leftovers(&dir)?;
     if !old.exists || old.build.id == newest.id {
         println!("{}: nothing to update; the newest build is {}", dir.display(), newest.id);
         return Ok(());
     }
     println!("{}: from the build {} to {}", dir.display(), old.build.id, newest.id);
-    let (dump, unfinished) = (dir.join(DUMP), dir.join(format!("state.{}.unfinished", newest.id)));
+    let dump = dir.join(DUMP);
     let _ = std::fs::remove_file(&dump);
-    if unfinished.exists() {
-        std::fs::remove_dir_all(&unfinished)
-            .with_context(|| format!("cannot remove {}", unfinished.display()))?;
-    }
 
-    let state = state::place(&dir, &newest.id);
-    let (old_build, old_state) = (old.build.id.clone(), old.state.clone());
+    let replaced = DirectoryState { build: old.build.id.clone(), path: old.state.clone() };
+    let unfinished = state::unfinished(&dir, &newest.id);
     let new = StartChoice { build: newest, state: unfinished.clone(), exists: false };
     let copied = copy(&request, &dir, &old, &new);
     let _ = std::fs::remove_file(&dump);
@@ -50,14 +47,12 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
         let _ = std::fs::remove_dir_all(&unfinished);
         return Err(cause);
     }
-    std::fs::rename(&unfinished, &state)
-        .with_context(|| format!("cannot rename {}", unfinished.display()))?;
-    sync_directory(&dir)?;
-    std::fs::remove_dir_all(&old_state).with_context(|| format!("cannot remove {}", old_state.display()))?;
+    state::replace(&dir, &replaced, &new.build.id)?;
     println!(
-        "{} is of the build {} now; the build {old_build} stays in {} for states that still need it",
+        "{} is of the build {} now; the build {} stays in {} for states that still need it",
         dir.display(),
         new.build.id,
+        replaced.build,
         builds.folder().display()
     );
     Ok(())
@@ -122,11 +117,6 @@ fn remove_unfinished_dumps(dir: &Path) -> Result<()> {
         }
     }
     Ok(())
-}
-
-fn sync_directory(dir: &Path) -> Result<()> {
-    let file = std::fs::File::open(dir).with_context(|| format!("cannot open {}", dir.display()))?;
-    file.sync_all().with_context(|| format!("cannot sync {}", dir.display()))
 }
 
 /// An error that the server answered, as it does however often it is asked.

@@ -1,10 +1,12 @@
-//! The import of an append-only file that does not come to its end, with the real server. Where `make redis` has not
-//! built it there is nothing to run.
+//! The import of an append-only file that does not come to its end, and a synchronisation with a primary that fails,
+//! with the real server. Where `make redis` has not built it there is nothing to run.
 
 mod support;
 
+use std::io::{BufRead, BufReader, Write};
+use std::net::{TcpListener, TcpStream};
 use std::path::Path;
-use support::{Server, is_built};
+use support::{POLL, POLLS, Server, is_built};
 
 const KEYS: usize = 1_000;
 
@@ -79,4 +81,81 @@ fn a_state_starts_empty_when_the_file_of_its_import_has_been_taken_away() {
     std::fs::remove_dir_all(dir.join("appendonlydir")).unwrap();
     let server = Server::serving(dir, &[]);
     assert_eq!(server.ask(&[b"DBSIZE"]).as_deref(), Some(":0\r\n"));
+}
+
+/// A line without its end; none when the connection has ended.
+fn line(from: &mut impl BufRead) -> Option<String> {
+    let mut line = String::new();
+    let len = from.read_line(&mut line).ok()?;
+    (len > 0).then(|| line.trim_end().to_owned())
+}
+
+/// The words of a command.
+fn command(from: &mut impl BufRead) -> Option<Vec<String>> {
+    let count: usize = line(from)?.strip_prefix('*')?.parse().ok()?;
+    let mut words = Vec::new();
+    for _ in 0..count {
+        // Its length.
+        line(from)?;
+        words.push(line(from)?);
+    }
+    Some(words)
+}
+
+/// The next replica that asks its primary, which is this program, for data: its connection, and its PSYNC.
+fn asked_for_data(primary: &TcpListener) -> (TcpStream, Vec<String>) {
+    loop {
+        let (mut stream, _) = primary.accept().unwrap();
+        let mut reader = BufReader::new(stream.try_clone().unwrap());
+        // A server that was killed has left connections.
+        while let Some(words) = command(&mut reader) {
+            let reply = match words[0].as_str() {
+                "PSYNC" => return (stream, words),
+                "PING" => "+PONG\r\n",
+                _ => "+OK\r\n",
+            };
+            if stream.write_all(reply.as_bytes()).is_err() {
+                break;
+            }
+        }
+    }
+}
+
+/// Else the primary would send the replica what comes after data that it no longer has.
+#[test]
+fn a_replica_whose_synchronisation_failed_asks_for_all_data_after_a_kill() {
+    if !is_built() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let primary = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = primary.local_addr().unwrap().port().to_string();
+    let replica = ["--replicaof", "127.0.0.1", &port];
+    let mut server = Server::serving(dir.path(), &replica);
+    let becomes = |command: &[&[u8]], expected: &str| {
+        let is_so = (0..POLLS).any(|_| {
+            std::thread::sleep(POLL);
+            server.ask(command).as_deref() == Some(expected)
+        });
+        assert!(is_so, "{}", server.log());
+    };
+    let id = "1".repeat(40);
+    let (mut stream, _) = asked_for_data(&primary);
+    // A dump without keys and without a checksum, and then the stream of writes.
+    let dump = b"REDIS0011\xff\0\0\0\0\0\0\0\0";
+    write!(stream, "+FULLRESYNC {id} 0\r\n${}\r\n", dump.len()).unwrap();
+    stream.write_all(dump).unwrap();
+    stream.write_all(b"*3\r\n$3\r\nSET\r\n$3\r\nkey\r\n$1\r\n1\r\n").unwrap();
+    // The reply rests on what is durable.
+    becomes(&[b"GET", b"key"], "1");
+    drop(stream);
+    let (mut stream, asked) = asked_for_data(&primary);
+    assert_eq!(asked[1], id);
+    let damaged = "this is no dump";
+    write!(stream, "+FULLRESYNC {} 0\r\n${}\r\n{damaged}", "2".repeat(40), damaged.len()).unwrap();
+    becomes(&[b"DBSIZE"], ":0\r\n");
+    server.child.kill().unwrap();
+    server.child.wait().unwrap();
+    let _server = Server::serving(dir.path(), &replica);
+    assert_eq!(asked_for_data(&primary).1[1..], ["?", "-1"]);
 }

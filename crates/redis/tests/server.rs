@@ -155,9 +155,10 @@ fn a_list_that_was_compressed_is_read_inside_a_command_whatever_the_depth_is_now
     assert!(!log.contains("write fence"), "{log}");
 }
 
-/// The server asks in each round whether keys are to be expired, and does it every 2 ms at most.
+/// The server asks in each round whether keys are to be expired, and the glue passes that on once a millisecond.
 #[test]
 fn a_round_in_which_nothing_is_to_be_expired_makes_no_batch() {
+    const ROUNDS: u64 = 3000;
     if !is_built() {
         return;
     }
@@ -169,17 +170,22 @@ fn a_round_in_which_nothing_is_to_be_expired_makes_no_batch() {
         let line = info.lines().find_map(|line| line.strip_prefix("mangrove_commands:"));
         line.expect("the count of tracked calls").parse().unwrap()
     };
-    let begun = std::time::Instant::now();
-    let before = tracked_calls();
-    let mut stream = UnixStream::connect(dir.path().join("s")).unwrap();
-    for _ in 0..3000 {
-        stream.write_all(b"PING\r\n").unwrap();
-        stream.read_exact(&mut [0; 7]).unwrap();
-    }
-    let calls = tracked_calls() - before;
-    // Some more come from the server's timer, ten times a second.
-    let calls_max = u64::try_from(begun.elapsed().as_millis()).unwrap() * 6 / 5 + 100;
-    assert!(calls <= calls_max, "{calls} tracked calls in a time for {calls_max}");
+    // Where rounds take as long as a millisecond, one call in each is no more than there may be.
+    let can_tell = (0..10).any(|_| {
+        let begun = Instant::now();
+        let before = tracked_calls();
+        let mut stream = UnixStream::connect(dir.path().join("s")).unwrap();
+        for _ in 0..ROUNDS {
+            stream.write_all(b"PING\r\n").unwrap();
+            stream.read_exact(&mut [0; 7]).unwrap();
+        }
+        let calls = tracked_calls() - before;
+        // Some more come from the server's timer, ten times a second.
+        let calls_max = u64::try_from(begun.elapsed().as_millis()).unwrap() * 6 / 5 + 100;
+        assert!(calls <= calls_max, "{calls} tracked calls in a time for {calls_max}");
+        calls_max < ROUNDS
+    });
+    assert!(can_tell, "rounds of a server that is asked nothing take a millisecond each");
 }
 
 /// Also where the time for a replica that is not there runs out.
@@ -376,13 +382,19 @@ fn a_read_waits_for_the_units_that_changed_its_keys_and_for_no_other() {
         return;
     }
     let free = ["GET absent", "GET same", "HGETALL {t}none", "MGET same same", "STRLEN same"];
-    let (mut overtaking, held) = reads_beside_a_change(&[]);
-    overtaking.sort_unstable();
-    assert_eq!(overtaking, free, "held: {held:?}");
+    // On a busy machine a read may be seen to be answered only when the change is durable.
+    let have_overtaken = (0..10).any(|_| {
+        let (mut overtaking, held) = reads_beside_a_change(&[]);
+        overtaking.sort_unstable();
+        assert!(overtaking.iter().all(|read| free.contains(read)), "{overtaking:?}; held: {held:?}");
+        overtaking == free
+    });
+    assert!(have_overtaken, "a read waits for a change of other keys");
     // The injected faults: a change that is not noted. `short` is deleted by the read itself, and no command names it.
     for (without, leaks) in [("blind", "GET new"), ("touch", "GET short")] {
-        let (overtaking, held) = reads_beside_a_change(&[("MANGROVE_REDIS_WITHOUT", without)]);
-        assert!(overtaking.contains(&leaks), "without {without}; held: {held:?}");
+        let fault = [("MANGROVE_REDIS_WITHOUT", without)];
+        let has_leaked = (0..10).any(|_| reads_beside_a_change(&fault).0.contains(&leaks));
+        assert!(has_leaked, "without {without} {leaks} is held");
     }
 }
 

@@ -1,0 +1,141 @@
+//! When replies leave: around slow scripts, and to reads whose keys the command does not name. With the real server;
+//! where `make redis` has not built it there is nothing to run.
+
+mod support;
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+use support::{POLL, POLLS, Server, is_built};
+
+/// After so long a script is slow: rounds of the event loop come inside of it.
+const SLOW: [&str; 2] = ["--busy-reply-threshold", "10"];
+
+/// The server's time stands still in a script until a round comes inside of it.
+const AWAIT_ROUND: &str = "local t = redis.call('TIME')[2] while redis.call('TIME')[2] == t do end";
+
+fn reads(stream: &mut UnixStream, expected: &str) {
+    let mut found = vec![0; expected.len()];
+    stream.read_exact(&mut found).unwrap();
+    assert_eq!(String::from_utf8_lossy(&found), expected);
+}
+
+/// A client that hears what is published.
+fn subscriber(server: &Server) -> UnixStream {
+    let mut stream = server.send("SUBSCRIBE news");
+    reads(&mut stream, "*3\r\n$9\r\nsubscribe\r\n$4\r\nnews\r\n:1\r\n");
+    stream
+}
+
+/// FUNCTION LOAD is no tracked call: the batch has the library only when the glue has looked for it.
+#[test]
+fn a_library_that_was_acknowledged_while_a_script_ran_is_there_after_a_kill() {
+    const LOAD: &str = r##"FUNCTION LOAD "#!lua name=mine\nredis.register_function('f', function() end)""##;
+    if !is_built() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let mut server = Server::serving(dir.path(), &[&SLOW[..], &["--enable-debug-command", "yes"]].concat());
+    let [mut loading, mut running] = ["PING", "PING"].map(|ping| server.send(ping));
+    reads(&mut loading, "+PONG\r\n");
+    reads(&mut running, "+PONG\r\n");
+    // What comes meanwhile is of one round.
+    let _sleeping = server.send("DEBUG SLEEP 0.5");
+    std::thread::sleep(POLL * 5);
+    loading.write_all(format!("{LOAD}\r\n").as_bytes()).unwrap();
+    running.write_all(b"EVAL \"while true do end\" 0\r\n").unwrap();
+    reads(&mut loading, "$4\r\nmine\r\n");
+    server.child.kill().unwrap();
+    server.child.wait().unwrap();
+    let server = Server::serving(dir.path(), &[]);
+    assert_eq!(server.ask(&[b"FUNCTION", b"LIST"]).as_deref(), Some("*1\r\n"));
+}
+
+/// Whether a subscriber hears of a script that a kill cuts off, of which therefore nothing is left.
+fn is_told_of_a_script_that_never_ends(environment: &[(&str, &str)]) -> bool {
+    // Other clients are answered meanwhile. With the fault, news come in the first or second round.
+    const ROUNDS: u32 = 50;
+    let dir = tempfile::tempdir().unwrap();
+    let mut server = Server::start_with(dir.path(), &SLOW, environment);
+    assert!(server.is_up(), "{}", server.log());
+    let mut subscriber = subscriber(&server);
+    subscriber.set_nonblocking(true).unwrap();
+    let _caller = server.send(&format!(
+        "EVAL \"redis.call('SET', 'key', '1') {AWAIT_ROUND} redis.call('PUBLISH', 'news', 'key') while true do end\" 0"
+    ));
+    let mut busy_rounds = 0;
+    let is_told = (0..POLLS).any(|_| {
+        std::thread::sleep(POLL);
+        let answer = server.ask(&[b"PING"]).expect("an answer while the script runs");
+        busy_rounds += u32::from(answer.starts_with("-BUSY"));
+        busy_rounds == ROUNDS || subscriber.read_exact(&mut [0]).is_ok()
+    });
+    assert!(is_told, "the server was busy {busy_rounds} times: {}", server.log());
+    let is_told = busy_rounds < ROUNDS;
+    server.child.kill().unwrap();
+    server.child.wait().unwrap();
+    let server = Server::serving(dir.path(), &[]);
+    assert_eq!(server.ask(&[b"EXISTS", b"key"]).as_deref(), Some(":0\r\n"));
+    is_told
+}
+
+#[test]
+fn nobody_is_told_of_a_script_before_it_is_durable() {
+    if !is_built() {
+        return;
+    }
+    assert!(!is_told_of_a_script_that_never_ends(&[]));
+    // The injected fault: what a script tells others leaves with the replies that clients get meanwhile.
+    assert!(is_told_of_a_script_that_never_ends(&[("MANGROVE_REDIS_WITHOUT", "inner")]));
+}
+
+#[test]
+fn what_a_slow_script_has_told_is_there_after_a_kill() {
+    if !is_built() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let mut server = Server::serving(dir.path(), &SLOW);
+    let mut subscriber = subscriber(&server);
+    // Before its first change a round comes inside, too: what was told before the script is let go there.
+    let _caller = server.send(&format!(
+        "EVAL \"do {AWAIT_ROUND} end redis.call('SET', 'key', '1') do {AWAIT_ROUND} end \
+         redis.call('PUBLISH', 'news', 'key') {AWAIT_ROUND}\" 0"
+    ));
+    reads(&mut subscriber, "*3\r\n$7\r\nmessage\r\n$4\r\nnews\r\n$3\r\nkey\r\n");
+    server.child.kill().unwrap();
+    server.child.wait().unwrap();
+    let server = Server::serving(dir.path(), &[]);
+    assert_eq!(server.ask(&[b"GET", b"key"]).as_deref(), Some("1"));
+}
+
+/// The keys of BY and GET are made from what is sorted.
+#[test]
+fn a_sort_waits_for_the_batches_that_changed_what_it_sorts_by_or_gets() {
+    /// How long a batch counts as not durable.
+    const HOLD_MS: u64 = 1_000;
+    if !is_built() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let hold = HOLD_MS.to_string();
+    let mut server = Server::start_with(dir.path(), &[], &[("MANGROVE_REDIS_HOLD_MS", hold.as_str())]);
+    assert!(server.is_up(), "{}", server.log());
+    let mut prepared = server.send("RPUSH list a b\r\nMSET w_a 1 w_b 2");
+    reads(&mut prepared, ":2\r\n+OK\r\n");
+    for (change, sort, changed) in [
+        ("SET w_a 3", "SORT_RO list BY w_*", "*2\r\n$1\r\nb\r\n$1\r\na\r\n"),
+        ("SET w_a 4", "SORT_RO list BY nosort GET w_*", "*2\r\n$1\r\n4\r\n$1\r\n2\r\n"),
+    ] {
+        // No reply that rests on the change leaves earlier.
+        let released = Instant::now() + Duration::from_millis(HOLD_MS);
+        let mut changing = server.send(change);
+        let sees_the_change = (0..POLLS).any(|_| {
+            let mut found = vec![0; changed.len()];
+            server.send(sort).read_exact(&mut found).unwrap();
+            found == changed.as_bytes()
+        });
+        assert!(sees_the_change && Instant::now() >= released, "{sort}");
+        reads(&mut changing, "+OK\r\n");
+    }
+}
