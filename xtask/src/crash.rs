@@ -62,6 +62,10 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
         let (images, every) = (args.images.unwrap_or(60_000), args.every.get());
         return planted::run(args.engine, args.seed, images, args.jobs, args.own, every);
     }
+    let forms = args.engine.forms();
+    if let Some(form) = args.form.as_deref().filter(|form| !forms.contains(form)) {
+        bail!("the engine {} has no form {form}; choose one of {}", args.engine.name(), forms.join(", "));
+    }
     let images = args.images.unwrap_or(100_000);
     let domains = if args.domain == "all" {
         CrashDomain::ALL.to_vec()
@@ -99,6 +103,10 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     println!("{violations} violations");
     if violations > 0 {
         bail!("the engine does not survive every crash: replay the line above");
+    }
+    // Some forms run in some domains only.
+    if counts.iter().all(|(_, count)| *count == 0) {
+        bail!("no crash image was judged: nothing of this runs in these domains");
     }
     Ok(())
 }

@@ -63,7 +63,7 @@ pub(crate) struct Args {
     /// With --planted: only without this check
     #[arg(long, requires = "planted", value_name = "CHECK")]
     without: Option<String>,
-    /// With --planted: leave out one check in four, and do without the search with all checks, which is a test
+    /// With --planted: leave out one check in four; the search with all checks damages one block in four
     #[arg(long, requires = "planted")]
     sparse: bool,
     /// Write the committed seed corpus anew.

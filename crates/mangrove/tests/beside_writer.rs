@@ -8,6 +8,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 const FOLDER: &str = "MANGROVE_TEST_FOLDER";
 const DURABILITY: &str = "MANGROVE_TEST_DURABILITY";
@@ -15,6 +16,8 @@ const DURABILITY: &str = "MANGROVE_TEST_DURABILITY";
 const KEYS: u64 = 400;
 const LOG_BYTES: u64 = 128 << 10;
 const ACCOUNTS: usize = 40_000;
+/// What takes longer never comes.
+const HANG: Duration = Duration::from_secs(120);
 
 fn given() -> Option<PathBuf> {
     std::env::var_os(FOLDER).map(PathBuf::from)
@@ -35,6 +38,14 @@ fn start(name: &str, folder: &Path, durability: &str) -> Child {
 fn wait_for(child: &mut Child, line: &str) {
     let mut lines = BufReader::new(child.stdout.as_mut().unwrap()).lines();
     assert!(lines.any(|said| said.unwrap() == line), "the child did not say {line:?}");
+}
+
+/// Ends the child and the test when it has taken too long since `begun`.
+fn must_not_hang(child: &mut Child, begun: Instant, what: &str) {
+    if begun.elapsed() > HANG {
+        child.kill().unwrap();
+        panic!("{what}: not within {HANG:?}");
+    }
 }
 
 fn acknowledged(folder: &Path) -> u64 {
@@ -101,9 +112,10 @@ fn each_look_is_a_durable_instant_of_a_writer_that_is_killed() {
             let mut child = start(name, dir.path(), durability);
             wait_for(&mut child, "writes");
             let from = Pool::inspect(dir.path().join("pool")).unwrap().tail;
-            let mut looks = 0;
+            let (mut looks, begun) = (0, Instant::now());
             // Through several laps of the log, which end only when the checkpoints go on.
             while looks < 10 || Pool::inspect(dir.path().join("pool")).unwrap().tail < from + 4 * LOG_BYTES {
+                must_not_hang(&mut child, begun, "ten looks and four laps of the log");
                 let least = acknowledged(dir.path()).max(last);
                 last = look(dir.path());
                 assert!(last >= least, "{durability}: step {least} was seen or acknowledged, now {last}");
@@ -208,7 +220,9 @@ fn a_heap_is_read_beside_its_writer() {
         })
         .unwrap();
     let mut child = start(name, dir.path(), "sync");
+    let begun = Instant::now();
     for value in 1u64.. {
+        must_not_hang(&mut child, begun, "the end of eight readings");
         let bytes: Vec<u8> = std::iter::repeat_n(value.to_le_bytes(), ACCOUNTS).flatten().collect();
         heap.transaction(|tx| tx.write_bytes(accounts, &bytes)).unwrap();
         if let Some(status) = child.try_wait().unwrap() {

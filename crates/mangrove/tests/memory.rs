@@ -58,6 +58,7 @@ fn limited(name: &str, kib: u64, path: &Path) -> String {
     let said =
         String::from_utf8_lossy(&output.stderr).into_owned() + &String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{name} with {kib} KiB ended with {}: {said}", output.status);
+    assert!(said.contains("1 passed"), "{name} did not run: {said}");
     said
 }
 

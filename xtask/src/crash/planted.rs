@@ -2,12 +2,13 @@
 //! fault.
 //!
 //! A process of its own judges each call site, because an engine with a fault may abort, hang or use up memory.
-//! That counts as caught too, and the output tells so.
+//! That counts as caught too, and the output tells so. A process that ends by itself counts only with a violation.
 
 use anyhow::{Context, bail};
 use mangrove_crashlab::{Calls, CrashDomain, EngineKind, FEW_IMAGES, SiteKey, discover, domains_of};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
+use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,6 +20,9 @@ const SITE_SECONDS_MAX: u64 = 3600;
 
 /// Distinct images in the campaign of durable applications or transactions for a call site of the floors below.
 const IMAGES_BELOW: u64 = 6000;
+
+/// Bytes that are shown of what a process said on standard error.
+const TAIL_BYTES: usize = 4000;
 
 enum Verdict {
     Caught(String),
@@ -151,9 +155,11 @@ fn judge(
             ])
             .args(["--images", &images.to_string(), "--without", &site.to_string()])
             .stdout(Stdio::piped())
-            .stderr(Stdio::null())
+            .stderr(Stdio::piped())
             .spawn()
             .context("cannot start this program again")?;
+        // Read meanwhile: a process that fills the pipe waits.
+        let errors = child.stderr.take().map(|pipe| std::thread::spawn(move || tail(pipe)));
         let start = Instant::now();
         let status = loop {
             if let Some(status) = child.try_wait()? {
@@ -181,11 +187,28 @@ fn judge(
             how.truncate(how.char_indices().nth(140).map_or(how.len(), |(i, _)| i));
             return Ok(Verdict::Caught(how));
         }
-        if !status.success() {
+        if status.signal().is_some() {
             return Ok(Verdict::Caught(format!("{}: the process died, {status}", domain.name())));
+        }
+        if !status.success() {
+            let errors = errors.and_then(|reader| reader.join().ok()).unwrap_or_default();
+            let domain = domain.name();
+            bail!(
+                "without {site} in {domain} the campaign failed, {status}, and found nothing:\n{said}{errors}"
+            );
         }
     }
     Ok(Verdict::Survived)
+}
+
+/// Reads all of a pipe, and returns its end.
+fn tail(mut pipe: impl Read) -> String {
+    let (mut kept, mut part) = (Vec::new(), [0; 4096]);
+    while let Ok(count @ 1..) = pipe.read(&mut part) {
+        kept.extend_from_slice(&part[..count]);
+        kept.drain(..kept.len().saturating_sub(TAIL_BYTES));
+    }
+    String::from_utf8_lossy(&kept).into_owned()
 }
 
 /// Calls in the sources that look like call sites and were not reached.

@@ -2,7 +2,8 @@
 
 use anyhow::{Context, bail};
 use mangrove_crashlab::fuzz::{DamageCheck, damage_search, leave_out};
-use std::process::Command;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, Output};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
@@ -10,9 +11,12 @@ use std::time::Instant;
 /// Searches without a check that run at the same time.
 const SEARCHES_AT_ONCE: usize = 4;
 
+/// What a process without a check says before what its search has found.
+const FINDING: &str = "found: ";
+
 /// Runs the search. `without`: in this process, without that check; else with all checks, and then in a process for
-/// each check, because a pool without it may end the process. `sparse`: without one check in four, and not with all
-/// checks, because that is a test of `mangrove-crashlab`.
+/// each check, because a pool without it may end the process. `sparse`: without one check in four; and with all checks
+/// it damages one block in four.
 pub(super) fn run(without: Option<&str>, sparse: bool) -> anyhow::Result<()> {
     let begun = Instant::now();
     let mut mapped_first = false;
@@ -31,15 +35,17 @@ pub(super) fn run(without: Option<&str>, sparse: bool) -> anyhow::Result<()> {
                 | DamageCheck::BlankSlot
         );
     }
-    if without.is_some() || !sparse {
-        let tally = damage_search(!sparse, mapped_first).map_err(anyhow::Error::msg)?;
-        println!(
-            "{} damaged pools: {} refused, the others whole or exempt, {:.1} s",
-            tally.tried,
-            tally.refused,
-            begun.elapsed().as_secs_f64()
-        );
+    let found = damage_search(!sparse, mapped_first);
+    if let (Err(finding), Some(_)) = (&found, without) {
+        println!("{FINDING}{finding}");
     }
+    let tally = found.map_err(anyhow::Error::msg)?;
+    println!(
+        "{} damaged pools: {} refused, the others whole or exempt, {:.1} s",
+        tally.tried,
+        tally.refused,
+        begun.elapsed().as_secs_f64()
+    );
     if without.is_some() {
         return Ok(());
     }
@@ -77,16 +83,29 @@ fn side_by_side(checks: &[DamageCheck]) -> anyhow::Result<Vec<Result<(), String>
                     .args(["fuzz", "--planted", "--without", &format!("{check:?}")])
                     .output()
                     .context("cannot start this program again")?;
-                if !out.status.success() {
-                    let said = String::from_utf8_lossy(&out.stderr);
-                    let finding = said.lines().find(|line| !line.trim().is_empty()).unwrap_or("it died");
-                    let finding = format!("{}: {finding}", out.status);
-                    answers.lock().unwrap_or_else(PoisonError::into_inner)[at] = Err(finding);
-                }
+                let answer = answer(*check, &out)?;
+                answers.lock().unwrap_or_else(PoisonError::into_inner)[at] = answer;
             }
         };
         let workers: Vec<_> = (0..SEARCHES_AT_ONCE).map(|_| scope.spawn(work)).collect();
         workers.into_iter().try_for_each(|w| w.join().unwrap_or_else(|_| bail!("a worker panicked")))
     })?;
     Ok(answers.into_inner().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// What the search without a check has found, as an error: what it said, or that it died of a signal. A process that
+/// failed in another way has found nothing.
+fn answer(check: DamageCheck, out: &Output) -> anyhow::Result<Result<(), String>> {
+    if out.status.success() {
+        return Ok(Ok(()));
+    }
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let (said, errors) = (text(&out.stdout), text(&out.stderr));
+    if let Some(finding) = said.lines().find_map(|line| line.strip_prefix(FINDING)) {
+        return Ok(Err(finding.to_owned()));
+    }
+    if out.status.signal().is_some() {
+        return Ok(Err(format!("it died, {}", out.status)));
+    }
+    bail!("the search without {check:?} failed, {}, and found nothing:\n{said}{errors}", out.status)
 }

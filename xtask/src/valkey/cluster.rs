@@ -3,13 +3,13 @@
 //! Restarted at once, it stays the primary, has all that it acknowledged, and its replica has nothing that it lost.
 //! Kept down until its replica is promoted, it follows the replica, which has all that WAIT 1 has confirmed.
 
-use super::counters::{Due, KeyCounters, catch_up, offset, role, wait_until};
+use super::counters::{Due, KeyCounters, catch_up, offset, role, wait_until, wait_until_due};
 use super::fleet::{FleetBench, Synchronisations, port};
 use super::resp::RespConnection;
 use super::server::{Setup, ValkeyServer};
 use anyhow::{Context, Result};
 use rand::Rng;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 const PRIMARY_COUNT: usize = 3;
@@ -113,15 +113,17 @@ fn write_and_kill(
     let addresses: Vec<_> = nodes[..PRIMARY_COUNT].iter().map(|node| node.setup.address.clone()).collect();
     let seeds: Vec<u64> = addresses.iter().map(|_| bench.rng.random()).collect();
     let pause = Duration::from_millis(bench.rng.random_range(100..1_000));
+    let due = [const { AtomicU64::new(0) }; PRIMARY_COUNT];
     std::thread::scope(|scope| {
-        for ((counters, address), seed) in counters.iter_mut().zip(&addresses).zip(seeds) {
+        for (((counters, address), seed), due) in counters.iter_mut().zip(&addresses).zip(seeds).zip(&due) {
             let stop = &stop;
-            scope.spawn(move || counters.write(address, seed, waits, stop));
+            scope.spawn(move || counters.write(address, seed, waits, stop, due));
         }
         std::thread::sleep(pause);
+        let written = wait_until_due(&due, LIMIT);
         let killed = nodes[victim].server.kill();
         stop.store(true, Ordering::Relaxed);
-        killed
+        written.and(killed)
     })
 }
 

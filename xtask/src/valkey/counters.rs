@@ -4,7 +4,7 @@ use super::resp::{Address, Reply, RespConnection, words};
 use anyhow::{Context, Result, ensure};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// Keys of a writer.
@@ -41,14 +41,24 @@ impl KeyCounters {
         format!("{{{}}}:{number}", self.tag)
     }
 
-    /// Writes until the connection ends or `stop` is set; `waits`: asks WAIT 1 after each pipeline.
-    pub(super) fn write(&mut self, address: &Address, seed: u64, waits: bool, stop: &AtomicBool) {
+    /// Writes until the connection ends or `stop` is set; `waits`: asks WAIT 1 after each pipeline. `due` counts the
+    /// writes that are due after it: those that were acknowledged, or that WAIT has confirmed.
+    pub(super) fn write(
+        &mut self,
+        address: &Address,
+        seed: u64,
+        waits: bool,
+        stop: &AtomicBool,
+        due: &AtomicU64,
+    ) {
         let mut rng = StdRng::seed_from_u64(seed);
         let Ok(mut connection) = RespConnection::open(address) else { return };
         while !stop.load(Ordering::Relaxed) {
-            if self.pipeline(&mut connection, &mut rng, waits).is_err() {
-                return;
-            }
+            match self.pipeline(&mut connection, &mut rng, waits) {
+                // Relaxed: only a count.
+                Ok(more) => due.fetch_add(more, Ordering::Relaxed),
+                Err(_) => return,
+            };
         }
     }
 
@@ -57,7 +67,7 @@ impl KeyCounters {
         connection: &mut RespConnection,
         rng: &mut StdRng,
         waits: bool,
-    ) -> std::io::Result<()> {
+    ) -> std::io::Result<u64> {
         let mut batch = Vec::new();
         for _ in 0..[1, 4, 16][rng.random_range(0..3)] {
             let number = rng.random_range(0..KEY_COUNT);
@@ -70,16 +80,22 @@ impl KeyCounters {
             connection.add(&words(&["WAIT", "1", "500"]));
         }
         connection.send()?;
+        let mut acknowledged = 0;
         for (number, value) in &batch {
             if connection.read()? == Reply::Text(b"OK".to_vec()) {
                 self.acknowledged[*number] = *value;
                 self.total += 1;
+                acknowledged += 1;
             }
         }
-        if waits && matches!(connection.read()?, Reply::Integer(replicas) if replicas > 0) {
+        if !waits {
+            return Ok(acknowledged);
+        }
+        let is_confirmed = matches!(connection.read()?, Reply::Integer(replicas) if replicas > 0);
+        if is_confirmed {
             batch.iter().for_each(|(number, value)| self.waited[*number] = *value);
         }
-        Ok(())
+        Ok(if is_confirmed { acknowledged } else { 0 })
     }
 
     /// Compares what is there with what is due, and takes it as the new state.
@@ -107,6 +123,14 @@ impl KeyCounters {
         }
         Ok(())
     }
+}
+
+/// Waits until each writer has written something that is due: otherwise a kill could lose nothing.
+pub(super) fn wait_until_due(due: &[AtomicU64], limit: Duration) -> Result<()> {
+    // Relaxed: only counts.
+    let has_written = || due.iter().all(|due| due.load(Ordering::Relaxed) > 0);
+    wait_until("each writer has been answered", limit, || Ok(has_written()))?;
+    Ok(())
 }
 
 /// Waits until `f` holds.

@@ -1,9 +1,11 @@
 //! `cargo xtask redis-memory`: the durable server at its maxmemory.
 
+use super::counters::wait_until;
 use super::resp::{Reply, RespConnection, words};
 use super::server::{self, Programs, ServerKind, Setup, ValkeyServer};
 use crate::tree;
 use anyhow::{Context, Result, ensure};
+use std::time::Duration;
 
 /// Options of this chore.
 #[derive(clap::Args)]
@@ -108,7 +110,7 @@ fn exceeded_time(connection: &mut RespConnection) -> Result<Then> {
             if connection.info("stats", "current_eviction_exceeded_time")? != "0" {
                 return Ok(true);
             }
-            std::thread::sleep(std::time::Duration::from_millis(1));
+            std::thread::sleep(Duration::from_millis(1));
         }
         Ok(false)
     };
@@ -165,11 +167,11 @@ fn large_values(connection: &mut RespConnection) -> Result<Then> {
 fn config_set(connection: &mut RespConnection) -> Result<Then> {
     connection.ask(&["DEBUG", "POPULATE", "100000", "key", "100"])?;
     limit(connection, "allkeys-random", -(4 << 20))?;
-    let evicted = |connection: &mut RespConnection| connection.info("stats", "evicted_keys");
     let mut last = String::new();
     // Each question is one turn of the loop at least, and each turn runs the timer until memory suffices.
-    while last.is_empty() || last == "0" || last != evicted(connection)? {
-        last = evicted(connection)?;
-    }
+    wait_until("the server evicts, and no more", Duration::from_secs(120), || {
+        let before = std::mem::replace(&mut last, connection.info("stats", "evicted_keys")?);
+        Ok(last != "0" && last == before)
+    })?;
     Ok(Then::Kill)
 }

@@ -1,13 +1,13 @@
 //! A durable primary with a stock replica under three Sentinels: the two cases of `cluster.rs`.
 
-use super::counters::{Due, KeyCounters, catch_up, compare, offset, role, wait_until};
+use super::counters::{Due, KeyCounters, catch_up, compare, offset, role, wait_until, wait_until_due};
 use super::fleet::{FleetBench, Synchronisations, port};
 use super::resp::RespConnection;
 use super::server::ValkeyServer;
 use anyhow::{Context, Result};
 use rand::Rng;
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 const SENTINEL_COUNT: usize = 3;
@@ -63,12 +63,14 @@ fn write_and_kill(
 ) -> Result<()> {
     let stop = AtomicBool::new(false);
     let (seed, pause) = (bench.rng.random(), Duration::from_millis(bench.rng.random_range(100..1_000)));
+    let due = [AtomicU64::new(0)];
     std::thread::scope(|scope| {
-        scope.spawn(|| counters.write(address, seed, waits, &stop));
+        scope.spawn(|| counters.write(address, seed, waits, &stop, &due[0]));
         std::thread::sleep(pause);
+        let written = wait_until_due(&due, LIMIT);
         let killed = server.kill();
         stop.store(true, Ordering::Relaxed);
-        killed
+        written.and(killed)
     })
 }
 

@@ -7,7 +7,7 @@
 use super::server::{self, Programs, ServerKind};
 use crate::tree;
 use anyhow::{Context, Result, bail, ensure};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
@@ -46,15 +46,43 @@ pub(crate) struct Args {
     programs: Programs,
 }
 
+/// A file of tests, and how it runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct SuiteFile<'a> {
+    name: &'a str,
+    /// Each server starts with an empty state.
+    empty: bool,
+    /// Its tests have no names, so that they print no result.
+    untold: bool,
+}
+
+impl<'a> SuiteFile<'a> {
+    /// The words behind the name tell how it runs; none if one of them is unknown.
+    fn new(name: &'a str, words: &str) -> Option<Self> {
+        let plain = Self { name, empty: false, untold: false };
+        words.split_whitespace().try_fold(plain, |file, word| match word {
+            "empty" => Some(Self { empty: true, ..file }),
+            "untold" => Some(Self { untold: true, ..file }),
+            _ => None,
+        })
+    }
+}
+
 /// A line of the table.
 #[derive(Debug, PartialEq, Eq)]
 enum Line<'a> {
-    /// A file that runs; `empty`: each server starts with an empty state.
-    File { name: &'a str, empty: bool },
+    /// A file that runs.
+    File(SuiteFile<'a>),
     /// A test of a file that does not run.
     Skip { file: &'a str, test: &'a str, reason: &'a str },
     /// Files that do not run.
     Without { files: &'a str, reason: &'a str },
+}
+
+impl<'a> Line<'a> {
+    fn file(&self) -> Option<SuiteFile<'a>> {
+        if let Self::File(file) = self { Some(*file) } else { None }
+    }
 }
 
 /// Reads the table.
@@ -64,11 +92,11 @@ fn table(text: &str) -> Result<Vec<Line<'_>>> {
         .map(|line| {
             let mut parts = line.splitn(3, '|').map(str::trim);
             let head = parts.next().unwrap_or_default();
-            match (head.split_once(' '), parts.next(), parts.next()) {
-                (None, None, None) => Ok(Line::File { name: head, empty: false }),
-                (Some((name, "empty")), None, None) => Ok(Line::File { name, empty: true }),
-                (Some(("skip", file)), Some(test), Some(reason)) => Ok(Line::Skip { file, test, reason }),
-                (Some(("without", files)), Some(reason), None) => Ok(Line::Without { files, reason }),
+            let (first, rest) = head.split_once(' ').unwrap_or((head, ""));
+            match (first, SuiteFile::new(first, rest), parts.next(), parts.next()) {
+                (_, Some(file), None, None) => Ok(Line::File(file)),
+                ("skip", _, Some(test), Some(reason)) => Ok(Line::Skip { file: rest, test, reason }),
+                ("without", _, Some(reason), None) => Ok(Line::Without { files: rest, reason }),
                 _ => bail!("suite.txt has a line that is none of its kinds: {line}"),
             }
         })
@@ -80,36 +108,44 @@ fn table(text: &str) -> Result<Vec<Line<'_>>> {
 struct Counts {
     passed: u64,
     skipped: u64,
+    /// Of these, groups of tests and tests that are slow, and that this chore does not ask for.
+    slow: u64,
+    /// The names of those that were skipped by their names.
+    by_name: BTreeSet<String>,
     failures: Vec<String>,
+}
+
+impl Counts {
+    /// Whether no test passed, nor was left out on purpose: slow, or one of these names.
+    fn is_silent(&self, skips: &[&str]) -> bool {
+        self.passed == 0 && self.slow == 0 && !skips.iter().any(|test| self.by_name.contains(*test))
+    }
 }
 
 /// Runs the chore.
 pub(crate) fn run(args: Args) -> Result<()> {
     let table = table(TABLE)?;
-    let mut files = Vec::new();
-    for line in &table {
-        if let Line::File { name, empty } = line {
-            files.push((name.to_string(), *empty));
-        }
-    }
+    let mut files: Vec<_> = table.iter().filter_map(Line::file).collect();
     if !args.files.is_empty() {
-        let empty = |name: &String| files.iter().any(|(file, empty)| file == name && *empty);
-        files = args.files.iter().map(|name| (name.clone(), empty(name))).collect();
+        let known = |name: &String| files.iter().find(|file| file.name == name).copied();
+        let unknown = |name| SuiteFile { name, empty: false, untold: false };
+        files = args.files.iter().map(|name| known(name).unwrap_or_else(|| unknown(name))).collect();
     }
     let suite = Suite::prepare(&args)?;
     let begun = Instant::now();
     let (mut total, mut writers) = (Counts::default(), BTreeMap::new());
-    for (name, empty) in &files {
+    for file in &files {
+        let name = file.name;
         let begun = Instant::now();
         let skips: Vec<_> = table
             .iter()
             .filter_map(|line| match line {
-                Line::Skip { file, test, reason } if file == name => Some((*test, *reason)),
+                Line::Skip { file, test, reason } if *file == name => Some((*test, *reason)),
                 _ => None,
             })
             .collect();
         let tests: Vec<_> = skips.iter().map(|(test, _)| *test).collect();
-        let counts = suite.file(name, *empty, &tests).with_context(|| name.clone())?;
+        let counts = suite.file(*file, &tests).with_context(|| name.to_owned())?;
         println!(
             "{name}: {} passed, {} skipped, {} failed, {:.0} s",
             counts.passed,
@@ -117,7 +153,10 @@ pub(crate) fn run(args: Args) -> Result<()> {
             counts.failures.len(),
             begun.elapsed().as_secs_f64()
         );
-        skips.iter().for_each(|(test, reason)| println!("  skipped: {test}: {reason}"));
+        for (test, reason) in skips {
+            let met = if counts.by_name.contains(test) { "skipped" } else { "NOT MET, nothing to skip" };
+            println!("  {met}: {test}: {reason}");
+        }
         counts.failures.iter().take(SHOWN_MAX).for_each(|failure| println!("  {failure}"));
         total.passed += counts.passed;
         total.skipped += counts.skipped;
@@ -193,7 +232,8 @@ impl<'a> Suite<'a> {
         Ok(Self { args, tree, out: work.join("out"), server, medium: server::medium(&args.medium)? })
     }
 
-    fn file(&self, name: &str, empty: bool, skips: &[&str]) -> Result<Counts> {
+    fn file(&self, file: SuiteFile<'_>, skips: &[&str]) -> Result<Counts> {
+        let name = file.name;
         ensure!(
             self.tree.join("tests").join(format!("{name}.tcl")).is_file(),
             "Valkey has no such file of tests"
@@ -213,7 +253,7 @@ impl<'a> Suite<'a> {
         if self.args.fence {
             command.arg("--dont-clean").env("MANGROVE_REDIS_FENCE", "1");
         }
-        if empty {
+        if file.empty {
             command.env("MANGROVE_SUITE_EMPTY", "1");
         }
         if self.args.kind == ServerKind::Durable {
@@ -233,6 +273,9 @@ impl<'a> Suite<'a> {
         let mut counts = count(&said);
         if !status.success() && counts.failures.is_empty() {
             counts.failures.push(format!("the tests ended with {status}: see {}", log.display()));
+        }
+        if counts.failures.is_empty() && !file.untold && counts.is_silent(skips) {
+            counts.failures.push(format!("no test passed, and none was left out: see {}", log.display()));
         }
         Ok(counts)
     }
@@ -274,8 +317,10 @@ fn link_all(from: &Path, to: &Path, but: &[&str]) -> Result<()> {
 /// Counts the results in what the tests print, without the terminal's colours.
 fn count(said: &str) -> Counts {
     let mut counts = Counts::default();
-    let mut plain = String::new();
-    for part in said.split('\x1b') {
+    let mut parts = said.split('\x1b');
+    // No escape is before the first part.
+    let mut plain = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
         let text = part.strip_prefix('[').and_then(|rest| rest.split_once('m'));
         let _ = write!(plain, "{}", text.map_or(part, |(_, text)| text));
     }
@@ -283,8 +328,12 @@ fn count(said: &str) -> Counts {
     while let Some(line) = lines.next() {
         if line.starts_with("[ok]:") {
             counts.passed += 1;
-        } else if line.starts_with("[skip]:") || line.starts_with("[ignore]:") {
+        } else if let Some(name) = line.strip_prefix("[skip]:") {
             counts.skipped += 1;
+            counts.by_name.insert(name.trim().to_owned());
+        } else if line.starts_with("[ignore]:") {
+            counts.skipped += 1;
+            counts.slow += u64::from(line.ends_with("Tag: slow denied"));
         } else if line.starts_with("[err]:")
             || line.starts_with("[exception]:")
             || line.starts_with("[TIMEOUT]")
@@ -303,10 +352,7 @@ mod tests {
     #[test]
     fn the_table_is_sound() -> Result<()> {
         let table = table(TABLE)?;
-        let names: Vec<_> = table
-            .iter()
-            .filter_map(|l| if let Line::File { name, .. } = l { Some(*name) } else { None })
-            .collect();
+        let names: Vec<_> = table.iter().filter_map(Line::file).map(|file| file.name).collect();
         assert!(names.len() > 30);
         assert_eq!(
             names.iter().collect::<std::collections::BTreeSet<_>>().len(),
@@ -317,19 +363,33 @@ mod tests {
             match line {
                 Line::Skip { file, .. } => assert!(names.contains(file), "{line:?}"),
                 Line::Without { reason, .. } => assert!(!reason.is_empty()),
-                Line::File { .. } => {}
+                Line::File(_) => {}
             }
         }
         assert!(super::table("unit/a b c").is_err());
+        let file = SuiteFile { name: "unit/a", empty: true, untold: true };
+        assert_eq!(super::table("unit/a empty untold")?, [Line::File(file)]);
         Ok(())
     }
 
     #[test]
     fn results_are_counted_without_colours() {
-        let said = "\x1b[0;32m[ok]\x1b[0m: SET and GET (1 ms)\n[skip]: slow one: Tag: slow denied\n\
+        let said = "\x1b[0;32m[ok]\x1b[0m: SET and GET (1 ms)\n[skip]: one by name\n\
+            [ignore]: slow one: Tag: slow denied\n[ignore]: large one: large memory flag not provided\n\
             \x1b[0;31m[err]\x1b[0m: DEL in tests/unit/x.tcl\nExpected 1\n[testing]: x\n";
         let counts = count(said);
-        assert_eq!((counts.passed, counts.skipped), (1, 1));
+        assert_eq!((counts.passed, counts.skipped, counts.slow), (1, 3, 1));
+        assert_eq!(counts.by_name, BTreeSet::from(["one by name".to_owned()]));
         assert_eq!(counts.failures, ["[err]: DEL in tests/unit/x.tcl Expected 1"]);
+    }
+
+    #[test]
+    fn a_file_without_a_result_is_silent_unless_that_is_on_purpose() {
+        let is_silent = |said| count(said).is_silent(&["one by name"]);
+        assert!(is_silent("Testing unit/x\nAll tests passed without errors!\n"));
+        assert!(is_silent("[skip]: another\n[ignore]: large one: large memory flag not provided\n"));
+        assert!(!is_silent("[skip]: one by name\n"));
+        assert!(!is_silent("[ignore]: Tag: slow denied\n"));
+        assert!(!is_silent("[ok]: SET and GET (1 ms)\n"));
     }
 }

@@ -79,10 +79,21 @@ impl<const INTERVAL: bool, const FORM: u8> MapSubject<INTERVAL, FORM> {
         range.collect::<Result<_, _>>().map_err(|e| format!("scan: {e}"))
     }
 
-    fn same(&self, model: &MapModel) -> Result<bool, String> {
-        let found = self.contents()?;
-        Ok(found.len() == model.records.len()
-            && found.iter().zip(&model.records).all(|((k, v), (mk, mv))| **k == **mk && **v == **mv))
+    fn same(found: &[Record], model: &MapModel) -> bool {
+        found.len() == model.records.len()
+            && found.iter().zip(&model.records).all(|((k, v), (mk, mv))| **k == **mk && **v == **mv)
+    }
+
+    /// How point reads and `len` contradict a scan, which has found these records: they reach a leaf in other ways.
+    fn contradiction(&self, found: &[Record]) -> Result<Option<String>, String> {
+        for (key, value) in found {
+            if self.map.get(key).map_err(|e| e.to_string())?.as_ref() != Some(value) {
+                return Ok(Some(format!("a scan finds {:?} and get does not", Short(key))));
+            }
+        }
+        let len = self.map.len();
+        let differs = len != found.len() as u64;
+        Ok(differs.then(|| format!("len says {len} where a scan finds {}", found.len())))
     }
 
     /// What a write promised. `done`: it changed something. Otherwise it promised what it saw.
@@ -188,7 +199,7 @@ impl<const INTERVAL: bool, const FORM: u8> Subject for MapSubject<INTERVAL, FORM
                 Self::saw(before.seen(key))
             }
             MapOp::Scan => {
-                if !self.same(before)? {
+                if !Self::same(&self.contents()?, before) {
                     return Err(self.difference(before));
                 }
                 Self::saw(before.seen_all())
@@ -259,20 +270,8 @@ impl<const INTERVAL: bool, const FORM: u8> Subject for MapSubject<INTERVAL, FORM
     }
 
     fn holds(&self, model: &MapModel) -> Result<bool, String> {
-        if !self.same(model)? {
-            return Ok(false);
-        }
-        // The scan and the point reads reach a leaf in different ways.
-        for (key, value) in &model.records {
-            let found = self.map.get(key).map_err(|e| e.to_string())?;
-            if found.as_deref() != Some(&**value) {
-                return Err(format!("a scan finds {:?} and get does not", Short(key)));
-            }
-        }
-        if self.map.len() != model.records.len() as u64 {
-            return Err(format!("len says {} where a scan finds {}", self.map.len(), model.records.len()));
-        }
-        Ok(true)
+        let found = self.contents()?;
+        Ok(Self::same(&found, model) && self.contradiction(&found)?.is_none())
     }
 
     fn difference(&self, model: &MapModel) -> String {
@@ -280,8 +279,12 @@ impl<const INTERVAL: bool, const FORM: u8> Subject for MapSubject<INTERVAL, FORM
             Ok(found) => found,
             Err(e) => return e,
         };
-        let found: BTreeMap<&[u8], &[u8]> = found.iter().map(|(k, v)| (&**k, &**v)).collect();
         let mut out = Vec::new();
+        match self.contradiction(&found) {
+            Ok(contradiction) => out.extend(contradiction),
+            Err(e) => out.push(e),
+        }
+        let found: BTreeMap<&[u8], &[u8]> = found.iter().map(|(k, v)| (&**k, &**v)).collect();
         for (key, value) in &model.records {
             match found.get(&**key) {
                 None => out.push(format!("{:?} is lost", Short(key))),

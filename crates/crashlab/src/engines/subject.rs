@@ -87,8 +87,8 @@ pub trait Subject: Sized {
     /// Forgets positions in a history that is over: the next operation has index 0.
     fn rebase(model: &mut Self::Model);
 
-    /// Compares everything that the structure holds with the model. `Ok(false)` means that it holds another state;
-    /// an error means that the structure is damaged, whatever the model.
+    /// Compares everything that the structure holds with the model. `Ok(false)` means that it holds another state, or
+    /// that its answers contradict each other; an error means that the structure is damaged, whatever the model.
     ///
     /// # Errors
     /// The engine's own check failed.

@@ -6,14 +6,13 @@
 use crate::engines::subject::{Promised, Subject};
 use crate::rng::Rng;
 use mangrove_pool::Region;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::Ordering;
 
 const MAGIC: u64 = 0x4d47_5656_0000_0001;
 const SLOTS: [u64; 2] = [128, 256];
 
 /// The step that the cell leaves out or exchanges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
 pub enum CellFault {
     /// Correct.
     None,
@@ -29,9 +28,12 @@ pub enum CellFault {
     WordFirst,
 }
 
-static FAULT: AtomicU8 = AtomicU8::new(0);
+thread_local! {
+    /// The injected fault. A sweep runs its cells on its own thread, and other tests sweep at the same time.
+    static FAULT: std::cell::Cell<CellFault> = const { std::cell::Cell::new(CellFault::None) };
+}
 
-/// The cell. `FAULT` is the injected [`CellFault`]; a test binary injects one at a time.
+/// The cell. A thread injects one [`CellFault`] at a time.
 pub struct Cell {
     region: Region,
 }
@@ -41,14 +43,13 @@ pub struct Cell {
 pub struct CellModel([u64; 3]);
 
 impl Cell {
-    /// Injects a fault into all cells of the process.
+    /// Injects a fault into all cells of the calling thread.
     pub fn inject(fault: CellFault) {
-        // Relaxed: the test's own thread reads it.
-        FAULT.store(fault as u8, Ordering::Relaxed);
+        FAULT.set(fault);
     }
 
     fn fault(fault: CellFault) -> bool {
-        FAULT.load(Ordering::Relaxed) == fault as u8
+        FAULT.get() == fault
     }
 
     fn value(&self) -> [u64; 3] {

@@ -47,6 +47,8 @@ thread_local! {
     static INNER_ENDED: Cell<bool> = const { Cell::new(false) };
     /// What a crash of the machine keeps.
     static DOMAIN: Cell<Option<CrashDomain>> = const { Cell::new(None) };
+    /// A fault is injected at some call site.
+    static HAS_FAULT: Cell<bool> = const { Cell::new(false) };
     /// This thread's helper. It never changes, because engines give threads numbers.
     static HELPER: RefCell<Option<Helper>> = const { RefCell::new(None) };
     /// What this thread and its helper tell each other of their waits.
@@ -157,10 +159,11 @@ pub(crate) fn during_and_told<A, B: Send + 'static>(
     (a, b)
 }
 
-/// From now on the calling thread runs a machine with this domain; `mark` notes in its history that an inner operation
-/// has ended in a [`window`], or an outer one before its inner one.
-pub(crate) fn enter_machine(domain: CrashDomain, mark: Marker) {
+/// From now on the calling thread runs a machine with this domain, and with an injected fault or without one; `mark`
+/// notes in its history that an inner operation has ended in a [`window`], or an outer one before its inner one.
+pub(crate) fn enter_machine(domain: CrashDomain, has_fault: bool, mark: Marker) {
     DOMAIN.set(Some(domain));
+    HAS_FAULT.set(has_fault);
     PAIR.with(|pair| Pair::enter(pair, OUTER));
     MARK.set(Some(mark));
 }
@@ -168,6 +171,11 @@ pub(crate) fn enter_machine(domain: CrashDomain, mark: Marker) {
 /// What a crash of the calling thread's machine keeps.
 pub(crate) fn machine_domain() -> Option<CrashDomain> {
     DOMAIN.get()
+}
+
+/// Whether a fault is injected into the calling thread's machine.
+pub(crate) fn has_fault() -> bool {
+    HAS_FAULT.get()
 }
 
 /// A step of the calling thread that is none of the medium's.
@@ -208,7 +216,7 @@ mod tests {
     fn marks(acknowledges: bool, at: u32, waits: bool) -> Vec<Mark> {
         let marks = Rc::new(RefCell::new(Vec::new()));
         let noted = Rc::clone(&marks);
-        enter_machine(CrashDomain::Adr, Rc::new(move |mark| noted.borrow_mut().push(mark)));
+        enter_machine(CrashDomain::Adr, false, Rc::new(move |mark| noted.borrow_mut().push(mark)));
         let (release, released) = channel::<()>();
         let (_, ()) = during_and_told(
             at,

@@ -86,6 +86,43 @@ impl EngineKind {
         }
     }
 
+    /// The names of its forms, as tokens have them.
+    #[must_use]
+    pub fn forms(self) -> &'static [&'static str] {
+        const MAP: [&str; 8] = [
+            <MapSubject<false>>::NAME,
+            <MapSubject<true>>::NAME,
+            MapSubject::<false, GROWS>::NAME,
+            MapSubject::<true, GROWS>::NAME,
+            MapSubject::<false, COMPACTS>::NAME,
+            MapSubject::<true, COMPACTS>::NAME,
+            SpaceSubject::<false>::NAME,
+            SpaceSubject::<true>::NAME,
+        ];
+        const SHADOW: [&str; 2] = [ShadowSubject::<false>::NAME, ShadowSubject::<true>::NAME];
+        const DURABLE: [&str; 2] = [DurableSubject::<false>::NAME, DurableSubject::<true>::NAME];
+        const TXN: [&str; 12] = [
+            TxnSubject::<RECORDS>::NAME,
+            TxnSubject::<OTHER>::NAME,
+            TxnSubject::<STAMPS>::NAME,
+            TxnSubject::<STAMPS_TOO>::NAME,
+            TxnSubject::<LOCK>::NAME,
+            TxnSubject::<LOCK_STAMPS>::NAME,
+            TxnSubject::<LOCK_FLUSH>::NAME,
+            TxnSubject::<MODEL>::NAME,
+            HtmSglSubject::<false>::NAME,
+            HtmSglSubject::<true>::NAME,
+            CollectionsSubject::<false>::NAME,
+            CollectionsSubject::<true>::NAME,
+        ];
+        match self {
+            Self::Map => &MAP,
+            Self::Shadow => &SHADOW,
+            Self::Durable => &DURABLE,
+            Self::Txn => &TXN,
+        }
+    }
+
     /// The engine that a token names.
     #[must_use]
     pub fn of(token: &Token) -> Self {

@@ -19,7 +19,6 @@ fn sweep(domain: CrashDomain, sites: &Arc<Sites>) -> (Tally, Result<(), Box<Viol
     (tally, Ok(()))
 }
 
-/// One test, because the injected fault is a global of the process.
 #[test]
 fn a_right_cell_passes_and_each_injected_fault_is_caught() {
     let sites = Arc::new(Sites::new());
@@ -46,6 +45,13 @@ fn a_right_cell_passes_and_each_injected_fault_is_caught() {
             let mut again = Sweep::new(domain, 0, Limits::default(), Arc::new(Sites::new()), machine);
             assert!(again.replay::<Cell>(&violation.token).is_err(), "{fault:?}: {} passes", violation.token);
             Cell::inject(CellFault::None);
+            match again.replay::<Cell>(&violation.token) {
+                // Other events come then, and the second crash may lie behind the last one.
+                Err(other) if !other.message.ends_with("no such event") => {
+                    panic!("without {fault:?}: {other:?}")
+                }
+                _ => {}
+            }
         }
     }
     // Flushes and fences that eADR does not need may be left out there.

@@ -43,11 +43,9 @@ fn a_medium_without_a_log_needs_no_wait() {
 
 #[test]
 fn after_an_error_a_count_tells_of_durable_records_only() {
-    let folder =
-        std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("counted {}", std::process::id()));
-    std::fs::create_dir(&folder).unwrap();
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     for (file, is_lost) in [("log", true), ("image", false)] {
-        let (storage, pool) = faulty_pool(&folder.join(file));
+        let (storage, pool) = faulty_pool(&folder.path().join(file));
         let hart = Hart::create(pool.region().clone(), &Options::default()).unwrap();
         hart.put(b"durable", b"1", WriteMode::Durable).unwrap();
         let operations = vec![FaultyOperation::Write];
@@ -66,5 +64,4 @@ fn after_an_error_a_count_tells_of_durable_records_only() {
         }
         assert!(pool.stat().poisoned.is_some());
     }
-    std::fs::remove_dir_all(folder).unwrap();
 }

@@ -154,9 +154,8 @@ fn a_failed_write_takes_only_its_own_keys_from_readers() {
 
 #[test]
 fn who_does_not_wait_is_told_of_a_failed_medium() {
-    let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"))
-        .join(format!("who does not wait {}", std::process::id()));
-    let (storage, pool) = faulty_pool(&folder);
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let (storage, pool) = faulty_pool(&folder.path().join("p"));
     let hart = Hart::create(pool.region().clone(), &Options::default()).unwrap();
     hart.put(b"durable", b"1", WriteMode::Durable).unwrap();
     let (file, operations) = (Some("log".to_owned()), vec![FaultyOperation::Write]);
@@ -172,8 +171,6 @@ fn who_does_not_wait_is_told_of_a_failed_medium() {
     refused(hart.put(b"durable", b"2", WriteMode::Durable).map(|()| true));
     assert_eq!(hart.get(b"durable").unwrap().unwrap(), b"1");
     assert!(hart.get(b"lost").is_err());
-    drop((hart, pool));
-    std::fs::remove_dir_all(folder).unwrap();
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Disk space of a map: an empty one is small, and what is deleted comes back.
 
 use mangrove::{Create, Durability, Error, Map, MapOptions, Medium};
+use mangrove_testkit::command::wait_until;
 use mangrove_testkit::disk::disk_bytes;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -148,7 +149,7 @@ fn a_map_compacts_itself_while_it_is_used() {
     assert_eq!(snapshot.range::<&[u8]>(..).unwrap().map(Result::unwrap).count(), RECORDS as usize);
     drop(snapshot);
     let mut round = 0;
-    while blocks(&path) > goal {
+    wait_until("the space of what was deleted comes back", || {
         for n in (0..RECORDS).step_by(10).skip(round % 50).step_by(50) {
             assert_eq!(map.get(key(n)).unwrap(), Some(value(n)));
             map.put(key(n), value(n)).unwrap();
@@ -160,7 +161,8 @@ fn a_map_compacts_itself_while_it_is_used() {
                 .all(|n| { map.get(key(n)).unwrap() == (n % 10 == 0).then(|| value(n)) })
         );
         round += 1;
-    }
+        blocks(&path) <= goal
+    });
     assert!(map.check().unwrap().is_sound(), "{:?}", map.check().unwrap().problems);
     map.close().unwrap();
     assert_eq!(mangrove::pool_check(&path).unwrap(), [""; 0]);
@@ -176,9 +178,7 @@ fn a_map_compacts_itself_while_it_is_used() {
         map.close().unwrap();
     }
     let map = options().background_compaction_from(BYTES).open(&path).unwrap();
-    while blocks(&path) > goal {
-        std::thread::yield_now();
-    }
+    wait_until("a compaction continues after an opening", || blocks(&path) <= goal);
     assert!((0..RECORDS).all(|n| map.get(key(n)).unwrap() == (n % 10 == 0).then(|| value(n))));
     assert!(map.check().unwrap().is_sound(), "{:?}", map.check().unwrap().problems);
 }

@@ -111,8 +111,12 @@ fn every_operation(operations: &[FaultyOperation], kind: FaultKind) -> u64 {
                     assert!(matches!(pool.region().drain(), Err(Error::Poisoned { .. })), "{what}");
                     assert!(matches!(pool.checkpoint(), Err(Error::Poisoned { .. })), "{what}");
                 }
-                // Reads continue, and see everything.
-                let _ = read(pool.region(), 0, CELLS * CELL_BYTES);
+                // Reads continue, and see everything, also what was written last.
+                let bytes = read(pool.region(), 0, CELLS * CELL_BYTES);
+                for (cell, bytes) in bytes.chunks_exact(CELL_BYTES).enumerate() {
+                    let last = *told.later[cell].last().unwrap_or(&told.durable[cell]);
+                    assert!(bytes.iter().all(|&byte| byte == last), "{what}: cell {cell} is not {last}");
+                }
             }
             result.and_then(|()| pool.close())
         });
