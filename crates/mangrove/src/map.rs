@@ -228,8 +228,17 @@ impl Map {
     /// As [`Map::get`], at the first key that fails.
     pub fn get_many<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Vec<u8>>>> {
         let mut values = Vec::with_capacity(keys.len());
-        self.get_many_with(keys, |_, value| values.push(value.map(<[u8]>::to_vec)))?;
-        Ok(values)
+        let mut wanted = None;
+        let copy = |value: &[u8], wanted: &mut Option<u64>| {
+            let mut copy = Vec::new();
+            match copy.try_reserve_exact(value.len()) {
+                Ok(()) => copy.extend_from_slice(value),
+                Err(_) => *wanted = Some(value.len() as u64),
+            }
+            copy
+        };
+        self.get_many_with(keys, |_, value| values.push(value.map(|value| copy(value, &mut wanted))))?;
+        wanted.map_or(Ok(values), |wanted| Err(Error::NoMemory { wanted }))
     }
 
     /// As [`Map::get_many`], without a list: calls `read` for each key, in their order, with its index in `keys` and
