@@ -205,6 +205,29 @@ impl OpenStore for Open {
         })
     }
 
+    /// In one read transaction.
+    fn get_many(&self, keys: &[&[u8]], len: usize) -> anyhow::Result<usize> {
+        self.read(|txn| {
+            let mut value = Vec::with_capacity(len);
+            let mut found = 0;
+            for key in keys {
+                let (mut k, mut v) = (val(key), val(&[]));
+                // SAFETY: a live transaction; the key outlives the call.
+                match unsafe { mdb_get(txn, self.dbi, &raw mut k, &raw mut v) } {
+                    NOTFOUND => {}
+                    code => {
+                        check(code)?;
+                        value.clear();
+                        // SAFETY: LMDB filled `v` in this transaction.
+                        value.extend_from_slice(unsafe { bytes(&v) });
+                        found += usize::from(value.len() == len);
+                    }
+                }
+            }
+            Ok(found)
+        })
+    }
+
     fn delete(&self, key: &[u8]) -> anyhow::Result<()> {
         self.write(|txn| {
             let mut k = val(key);

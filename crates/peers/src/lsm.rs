@@ -1,8 +1,9 @@
 //! LevelDB's C API, which RocksDB has too under another prefix.
 
-/// Makes a module of bindings and a `StoreKind` for one of them. `$tune` sets the options that differ.
+/// Makes a module of bindings and a `StoreKind` for one of them. `$tune` sets the options that differ, `$get_many`
+/// reads several keys.
 macro_rules! lsm_store {
-    ($kind:ident, $name:literal, $library:literal, $prefix:literal, $tune:path) => {
+    ($kind:ident, $name:literal, $library:literal, $prefix:literal, $tune:path, $get_many:path) => {
         use mangrove_bench::{OpenStore, StoreKind, SyncMode};
         use std::ffi::{CStr, CString, c_char, c_int, c_uchar, c_void};
         use std::path::Path;
@@ -57,6 +58,14 @@ macro_rules! lsm_store {
                 value_len: *mut usize,
                 error: *mut *mut c_char,
             ) -> *mut c_char;
+            #[link_name = concat!($prefix, "_compact_range")]
+            fn compact_range(
+                db: *mut c_void,
+                from: *const c_char,
+                from_len: usize,
+                to: *const c_char,
+                to_len: usize,
+            );
             #[link_name = concat!($prefix, "_free")]
             fn free(ptr: *mut c_void);
             #[link_name = concat!($prefix, "_writebatch_create")]
@@ -227,6 +236,10 @@ macro_rules! lsm_store {
                 Ok(true)
             }
 
+            fn get_many(&self, keys: &[&[u8]], len: usize) -> anyhow::Result<usize> {
+                $get_many(self, keys, len)
+            }
+
             fn delete(&self, key: &[u8]) -> anyhow::Result<()> {
                 let mut error = ptr::null_mut();
                 // SAFETY: an open database; the slice outlives the call.
@@ -276,6 +289,12 @@ macro_rules! lsm_store {
                     writeoptions_destroy(options);
                 }
                 check(error)
+            }
+
+            fn compact(&self) -> anyhow::Result<bool> {
+                // SAFETY: an open database; null stands for the first and the last key.
+                unsafe { compact_range(self.db.as_ptr(), ptr::null(), 0, ptr::null(), 0) };
+                Ok(true)
             }
 
             fn close(self: Box<Self>) -> anyhow::Result<()> {

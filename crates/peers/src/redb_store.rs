@@ -64,6 +64,22 @@ impl OpenStore for Open {
         })
     }
 
+    /// In one read transaction.
+    fn get_many(&self, keys: &[&[u8]], len: usize) -> anyhow::Result<usize> {
+        let txn = self.db.begin_read()?;
+        let table = txn.open_table(TABLE)?;
+        let mut value = Vec::with_capacity(len);
+        let mut found = 0;
+        for key in keys {
+            if let Some(guard) = table.get(*key)? {
+                value.clear();
+                value.extend_from_slice(guard.value());
+                found += usize::from(value.len() == len);
+            }
+        }
+        Ok(found)
+    }
+
     fn delete(&self, key: &[u8]) -> anyhow::Result<()> {
         let mut txn = self.db.begin_write()?;
         txn.set_durability(self.durability)?;

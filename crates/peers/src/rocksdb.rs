@@ -1,9 +1,19 @@
 //! RocksDB 7.8, with a block cache and a bloom filter; the rest are its defaults.
 
-crate::lsm::lsm_store!(RocksDb, "RocksDB", "rocksdb", "rocksdb", tune);
+crate::lsm::lsm_store!(RocksDb, "RocksDB", "rocksdb", "rocksdb", tune, multi_get);
 
 #[link(name = "rocksdb")]
 unsafe extern "C" {
+    fn rocksdb_multi_get(
+        db: *mut c_void,
+        options: *const c_void,
+        count: usize,
+        keys: *const *const c_char,
+        key_lens: *const usize,
+        values: *mut *mut c_char,
+        value_lens: *mut usize,
+        errors: *mut *mut c_char,
+    );
     fn rocksdb_cache_create_lru(bytes: usize) -> *mut c_void;
     fn rocksdb_block_based_options_create() -> *mut c_void;
     fn rocksdb_block_based_options_destroy(options: *mut c_void);
@@ -33,4 +43,34 @@ unsafe fn tune(options: *mut c_void) {
         rocksdb_block_based_options_destroy(table);
         rocksdb_options_set_info_log_level(options, FATAL);
     }
+}
+
+/// By its call for several keys, which copies each value into memory of its own.
+fn multi_get(db: &Open, keys: &[&[u8]], len: usize) -> anyhow::Result<usize> {
+    let starts: Vec<*const c_char> = keys.iter().map(|key| key.as_ptr().cast()).collect();
+    let lens: Vec<usize> = keys.iter().map(|key| key.len()).collect();
+    let mut values = vec![ptr::null_mut::<c_char>(); keys.len()];
+    let mut value_lens = vec![0; keys.len()];
+    let mut errors = vec![ptr::null_mut::<c_char>(); keys.len()];
+    // SAFETY: an open database; each list has an entry for each key.
+    unsafe {
+        rocksdb_multi_get(
+            db.db.as_ptr(),
+            db.reads,
+            keys.len(),
+            starts.as_ptr(),
+            lens.as_ptr(),
+            values.as_mut_ptr(),
+            value_lens.as_mut_ptr(),
+            errors.as_mut_ptr(),
+        );
+    }
+    let mut found = 0;
+    for (value, value_len) in values.into_iter().zip(value_lens).filter(|(value, _)| !value.is_null()) {
+        found += usize::from(value_len == len);
+        // SAFETY: the library returned it to this call, which frees it once.
+        unsafe { free(value.cast()) };
+    }
+    errors.into_iter().try_for_each(check)?;
+    Ok(found)
 }

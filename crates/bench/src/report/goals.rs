@@ -231,7 +231,7 @@ fn against_best(j: &Judge<'_>, goals: &mut Vec<Goal>, goal: &str, wanted: f64, o
 
 fn synced_puts(j: &Judge<'_>, goals: &mut Vec<Goal>) {
     let floor = j.against(PUTS, lines::FLOOR, |k| k.threads == 1 && k.operation == lines::PUT);
-    at_least(goals, "file, sync, 1 thread: at least 0.9 of the disk's fdatasync rate", 0.9, floor);
+    at_least(goals, "file, sync, 1 thread: at least 0.9 of the disk's floor", 0.9, floor);
     for (threads, wanted) in [(8, 2.0), (32, 3.0)] {
         let goal = format!("file, sync, {threads} threads: {wanted}x the best peer");
         against_best(j, goals, &goal, wanted, j.one(PUTS, lines::PUT, threads));

@@ -112,12 +112,15 @@ fn matrix(rows: &[&Row]) -> (Vec<String>, Vec<Vec<String>>) {
             let what = what.iter().filter(|s| !s.is_empty()).copied().collect::<Vec<_>>().join(", ");
             let threads = if head.key.threads == 0 { String::new() } else { head.key.threads.to_string() };
             let mut line = vec![head.key.medium.clone(), what, threads, head.unit.name().to_owned()];
-            let mut spread = 0.0f64;
+            let mut spread = f64::NEG_INFINITY;
             for subject in &subjects {
                 line.push(match of(subject) {
                     None => String::new(),
                     Some(row) => {
-                        spread = spread.max(row.samples.spread());
+                        // One sample has no spread.
+                        if row.samples.len() > 1 {
+                            spread = spread.max(row.samples.spread());
+                        }
                         match ours {
                             Some(o) if *subject != OURS && row.median > 0.0 && o.median > 0.0 => {
                                 format!("{} ({:.2}x)", number(row.median, row.unit), o.times_better(row))

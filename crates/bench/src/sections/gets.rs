@@ -18,7 +18,8 @@ use std::time::Instant;
 
 pub(crate) const SECTION: &str = "gets";
 pub(crate) const GET: &str = "random get";
-/// For lookups that a program can make together. Of the peers here only RocksDB has a call for that.
+/// For lookups that a program can make together: by RocksDB's call for that, in one transaction of LMDB and redb, and
+/// one by one elsewhere.
 pub(crate) const GET_MANY: &str = "random get, 32 keys a call";
 pub(crate) const GET_PREFIX: &str = "random get, one prefix, one writer";
 /// The same by the readers' processor time: what the index allows two readers where three threads share two

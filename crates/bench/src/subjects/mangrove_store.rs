@@ -42,7 +42,13 @@ impl OpenStore for Open {
 
     fn get_many(&self, keys: &[&[u8]], len: usize) -> Result<usize> {
         let mut found = 0;
-        self.0.get_many_with(keys, |_, value| found += usize::from(value.is_some_and(|v| v.len() == len)))?;
+        let mut copy = Vec::with_capacity(len);
+        // The peers copy values, too.
+        self.0.get_many_with(keys, |_, value| {
+            copy.clear();
+            copy.extend_from_slice(value.unwrap_or_default());
+            found += usize::from(value.is_some() && std::hint::black_box(&copy).len() == len);
+        })?;
         Ok(found)
     }
 
