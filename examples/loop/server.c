@@ -88,7 +88,7 @@ static void run_move(void *ctx) {
 typedef struct client {
     struct client *next, **before;
     int fd;
-    bool gone;        /* nobody takes its replies */
+    bool gone;        /* the client takes no replies */
     bool ended;       /* it sends no more requests, and is closed when all are answered */
     bool has_more;    /* requests have come that are not executed */
     bool is_blocked;  /* its socket takes no more */

@@ -27,8 +27,8 @@ const RISK_MAX: Duration = Duration::from_millis(500);
 pub(crate) static UNDOING: AtomicU64 = AtomicU64::new(0);
 /// How long the interpreter's end waits for them, at most: they remove files.
 const UNDO_MAX: Duration = Duration::from_secs(20);
-/// An interpreter that is about to shut down and has not after this time goes on: a program may call the functions of
-/// `atexit` by itself, as `multiprocessing` does.
+/// Threads that wait for the interpreter's end continue after this time if it has not come: a program may call the
+/// functions of `atexit` by itself, as `multiprocessing` does.
 const DOUBT_MAX: Duration = Duration::from_secs(2);
 
 thread_local! {
@@ -39,7 +39,7 @@ thread_local! {
 /// Does `work` without the interpreter's lock. In place of `Python::detach`.
 pub(crate) fn detached<T: Send>(py: Python<'_>, work: impl FnOnce() -> T + Send) -> T {
     if !is_running() {
-        // Nobody else has the lock then.
+        // No other thread has the lock then.
         SHUTS_DOWN.set(true);
     }
     let result = py.detach(move || {

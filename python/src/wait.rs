@@ -136,7 +136,7 @@ fn listen<T: Send + 'static, A: Send>(
         if let Err(raised) = py.check_signals() {
             stop.0.given_up.store(true, Ordering::Relaxed);
             match detached(py, move || answered.recv_timeout(GRACE)) {
-                // As what nobody hears: the helper drops the value, and this thread, which has the lock, the objects.
+                // The caller gets neither: the helper drops the value, and this thread, with the lock, the objects.
                 Ok((value, _objects)) => _ = helper.send(Box::new(move || drop(value))),
                 Err(_) => stop.leave(),
             }

@@ -1,6 +1,6 @@
 //! LevelDB 1.23, with a block cache and a bloom filter; the write buffer is its default.
 
-crate::lsm::lsm_store!(LevelDb, "LevelDB", "leveldb", "leveldb", tune, get_one_by_one);
+crate::lsm::lsm_store!(LevelDb, "LevelDB", "leveldb", "leveldb", tune);
 
 #[link(name = "leveldb")]
 unsafe extern "C" {
@@ -18,14 +18,4 @@ unsafe fn tune(options: *mut c_void) {
         leveldb_options_set_cache(options, leveldb_cache_create_lru(crate::cache::CACHE_BYTES));
         leveldb_options_set_filter_policy(options, leveldb_filterpolicy_create_bloom(10));
     }
-}
-
-/// LevelDB has no call for several keys.
-fn get_one_by_one(db: &Open, keys: &[&[u8]], len: usize) -> anyhow::Result<usize> {
-    let mut value = Vec::with_capacity(len);
-    let mut found = 0;
-    for key in keys {
-        found += usize::from(db.get(key, &mut value)? && value.len() == len);
-    }
-    Ok(found)
 }

@@ -1,9 +1,9 @@
 //! LevelDB's C API, which RocksDB has too under another prefix.
 
-/// Makes a module of bindings and a `StoreKind` for one of them. `$tune` sets the options that differ, `$get_many`
-/// reads several keys.
+/// Makes a module of bindings and a `StoreKind` for one of them. `$tune` sets the options that differ, `$get_many`,
+/// if the library has a call for that, reads several keys.
 macro_rules! lsm_store {
-    ($kind:ident, $name:literal, $library:literal, $prefix:literal, $tune:path, $get_many:path) => {
+    ($kind:ident, $name:literal, $library:literal, $prefix:literal, $tune:path $(, $get_many:path)?) => {
         use mangrove_bench::{OpenStore, StoreKind, SyncMode};
         use std::ffi::{CStr, CString, c_char, c_int, c_uchar, c_void};
         use std::path::Path;
@@ -236,9 +236,9 @@ macro_rules! lsm_store {
                 Ok(true)
             }
 
-            fn get_many(&self, keys: &[&[u8]], len: usize) -> anyhow::Result<usize> {
+            $(fn get_many(&self, keys: &[&[u8]], len: usize) -> anyhow::Result<usize> {
                 $get_many(self, keys, len)
-            }
+            })?
 
             fn delete(&self, key: &[u8]) -> anyhow::Result<()> {
                 let mut error = ptr::null_mut();

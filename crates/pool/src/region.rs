@@ -75,6 +75,16 @@ impl Region {
         self.len == 0
     }
 
+    /// How many of its bytes are known to be usable: all where the medium does not know. An offset from the region
+    /// itself that lies beyond is damage.
+    #[must_use]
+    pub fn usable_bytes(&self) -> u64 {
+        match self.medium.grown() {
+            0 => self.len,
+            grown => grown,
+        }
+    }
+
     /// The medium.
     #[must_use]
     pub fn medium(&self) -> &dyn MediumOps {

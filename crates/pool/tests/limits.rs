@@ -215,7 +215,5 @@ fn a_full_file_system_refuses_growth_and_loses_nothing() {
         refusals.push_str(&text);
     }
     assert!(refusals.contains("unshare:") || refusals.contains("mount:"), "{refusals}");
-    eprintln!(
-        "this system lets nobody mount in a namespace, so a full file system was not tried: {refusals}"
-    );
+    eprintln!("this system allows no mount in a namespace, so a full file system was not tried: {refusals}");
 }

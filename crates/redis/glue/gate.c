@@ -288,7 +288,7 @@ static int inner_round(void) {
     /* What FUNCTION LOAD and its like have changed, too, is in the batch that their replies wait for. */
     collect();
     make_durable();
-    /* Whoever is to stop the script may be among those that were answered before it began. */
+    /* The client that is to stop the script may be one that was answered before it began. */
     if (dirty) take_off();
     land();
     if (fly_head != fly_tail) wait_for_all();

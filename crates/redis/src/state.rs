@@ -191,7 +191,7 @@ mod tests {
         let dir = directory(&[(OLD, ""), (NEW, UNFINISHED)]);
         replace(dir.path(), &counting(dir.path()), NEW).unwrap();
         assert_eq!(all_names(dir.path()), [NEW]);
-        // Half removed, and then somebody moves the new state away.
+        // Half removed, and the new state is not there.
         let dir = directory(&[(OLD, UNFINISHED)]);
         assert!(find(dir.path(), OLD).unwrap().is_none());
     }

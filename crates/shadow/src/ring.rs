@@ -282,7 +282,7 @@ impl Rings {
             } else {
                 self.handover.go_idle();
                 // A thread that deferred a commit just now may not have seen it, and be unseen here. After this time
-                // both see each other. During a wait without limit nobody else would make that commit durable.
+                // both see each other. During a wait without limit no other thread would make that commit durable.
                 if !self.handover.work.wait_for(ticket, GATHER) && self.handover.is_any_open() {
                     continue;
                 }

@@ -29,7 +29,7 @@ static void check_no_room(int code)
     CHECK(code == SQLITE_TOOBIG && strcmp(client->error, "there is no room for the rows") == 0);
 }
 
-/* The table, which nobody else writes, has so many rows. */
+/* The table, which no other program writes, has so many rows. */
 static void check_count(const char *rows)
 {
     CHECK(run("SELECT count(*) FROM t") == 0 && answered(rows));

@@ -199,8 +199,7 @@ fn a_client_that_ends_its_requests_gets_every_reply() {
     serving.kill();
 }
 
-/// Replies are longer than requests: the server has no room for them, then none for requests, and goes on when the
-/// client reads.
+/// Replies are longer than requests: the server has no room for them, then none for requests, until the client reads.
 #[test]
 fn a_client_that_reads_late_gets_every_reply() {
     /// 1 MB of them.

@@ -5,7 +5,7 @@ use crate::common::{cc, here, libraries, root, told};
 use mangrove_testkit::stress::kill_writers;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 
 fn build(folder: &Path) -> PathBuf {
     let from = root().join("examples/sqlite");
@@ -156,17 +156,18 @@ fn passes(source: &str) {
     assert!(output.status.success(), "{}", told(&output));
 }
 
+/// The shell, which gets its lines from the test and answers it.
+fn shell(program: &Path, state: &Path) -> Child {
+    let mut command = Command::new(program);
+    command.arg(state).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("runs")
+}
+
 /// The limit on the size of files stands for a medium that fails.
 #[test]
 fn a_shell_that_cannot_write_shows_nothing_more_and_ends() {
     let scratch = tempfile::tempdir().expect("a scratch directory");
     let (program, state) = (build(scratch.path()), scratch.path().join("db"));
-    let mut child = Command::new(&program)
-        .arg(&state)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("runs");
+    let mut child = shell(&program, &state);
     let mut stdin = child.stdin.take().expect("piped");
     let mut stdout = BufReader::new(child.stdout.take().expect("piped"));
     let mut text = String::new();
@@ -190,12 +191,7 @@ fn a_shell_that_cannot_write_shows_nothing_more_and_ends() {
 fn a_shell_ends_with_the_worst_code() {
     let scratch = tempfile::tempdir().expect("a scratch directory");
     let (program, state) = (build(scratch.path()), scratch.path().join("db"));
-    let mut child = Command::new(&program)
-        .arg(&state)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("runs");
+    let mut child = shell(&program, &state);
     let mut stdin = child.stdin.take().expect("piped");
     stdin.write_all(b"SELECT nonsense\nSELECT 'next'\n").expect("takes it");
     drop(stdin);

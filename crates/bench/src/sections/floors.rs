@@ -22,7 +22,7 @@ pub(crate) const FLOOR: &str = "floor";
 /// A preallocated, zero-filled file: without it each fdatasync also writes metadata.
 const FILE_BYTES: u64 = 16 << 20;
 
-pub(super) fn preallocated(path: &Path) -> anyhow::Result<File> {
+fn preallocated(path: &Path) -> anyhow::Result<File> {
     let file = OpenOptions::new().write(true).create(true).truncate(true).open(path);
     let file = file.with_context(|| format!("cannot create {}", path.display()))?;
     let zeros = vec![0u8; 1 << 20];
@@ -61,6 +61,13 @@ pub(crate) fn odsync_rate(path: &Path, bytes: usize, time: Duration) -> anyhow::
         count += 1;
     }
     Ok(Some(count as f64 / start.elapsed().as_secs_f64()))
+}
+
+/// Small durable writes per second, by the faster of both ways, each for `time`. `dir` is empty.
+pub(super) fn durable_write_rate(dir: &Path, time: Duration) -> anyhow::Result<f64> {
+    let buffered = fdatasync_rate(&dir.join("fdatasync"), time)?;
+    let direct = odsync_rate(&dir.join("odsync"), 512, time)?;
+    Ok(direct.map_or(buffered, |direct| direct.max(buffered)))
 }
 
 /// Nanoseconds of a store, a write-back and a fence, to lines in order and to lines far apart.

@@ -40,13 +40,13 @@ pub(super) fn open_loaded(
     ensure!(seen == count as u64, "{} has {seen} of {count} records that were loaded", kind.name());
     let mut rng = SmallRng::seed_from_u64(1);
     let mut value = Vec::with_capacity(records::VALUE_BYTES);
+    let key_of = match keys {
+        LoadedKeys::Scattered => records::key,
+        LoadedKeys::Prefixed => records::prefixed_key,
+    };
     for _ in 0..count.min(WARMING_GETS_MAX) {
         let number = rng.random_range(0..count as u64);
-        let found = match keys {
-            LoadedKeys::Scattered => store.get(&records::key(number), &mut value)?,
-            LoadedKeys::Prefixed => store.get(&records::prefixed_key(number), &mut value)?,
-        };
-        ensure!(found, "{} does not find record {number}", kind.name());
+        ensure!(store.get(&key_of(number), &mut value)?, "{} does not find record {number}", kind.name());
     }
     Ok((dir, store))
 }

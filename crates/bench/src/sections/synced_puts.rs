@@ -1,7 +1,7 @@
 //! Puts that return only once they survive a power cut, on several threads; how long the slowest of them take, and the
 //! bytes that the device wrote for them.
 
-use super::floors::{self, FDATASYNC, FLOOR, odsync_rate};
+use super::floors::{FDATASYNC, FLOOR, ODSYNC, durable_write_rate};
 use crate::harness::context::{MapBench, TableLine};
 use crate::harness::machine::BlockDevice;
 use crate::harness::progress::SectionProgress;
@@ -10,7 +10,6 @@ use crate::harness::store::{OpenStore, SyncMode};
 use crate::report::report::FigureUnit;
 use anyhow::ensure;
 use hdrhistogram::Histogram;
-use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -87,11 +86,7 @@ pub(super) fn run(c: &mut MapBench<'_>) -> anyhow::Result<()> {
         for _ in 0..c.args.run.rounds {
             let line = TableLine { section: SECTION, medium: "file", workload: "", operation: PUT, threads };
             let dir = c.fresh_dir("floor")?;
-            let time_of_one = time.min(Duration::from_secs(1));
-            let rate = raw_rate(&dir.join("raw"), time_of_one)?;
-            // The log is written so; on many disks it is faster.
-            let other = odsync_rate(&dir.join("odsync"), 512, time_of_one)?;
-            let rate = other.map_or(rate, |other| other.max(rate));
+            let rate = durable_write_rate(&dir, time.min(Duration::from_secs(1)))?;
             c.add(&line, FLOOR, FigureUnit::PerSecond, rate);
             std::fs::remove_dir_all(&dir)?;
             for kind in &stores {
@@ -135,23 +130,11 @@ pub(super) fn run(c: &mut MapBench<'_>) -> anyhow::Result<()> {
         }
     }
     c.report.note(format!(
-        "The floor beside synced puts is the faster of '{FDATASYNC}' and a direct write with O_DSYNC, into a \
+        "The floor beside synced puts is the faster of '{FDATASYNC}' and '{ODSYNC}', into a \
          preallocated file, one thread, in the same round. Device bytes are counted by the block device during the \
          puts, everybody's writes included: run on a quiet disk. A put carries {} bytes. Its time runs from the end \
          of the one before it on its thread.",
         records::PAYLOAD_BYTES
     ));
     Ok(())
-}
-
-fn raw_rate(path: &std::path::Path, time: Duration) -> anyhow::Result<f64> {
-    let file = floors::preallocated(path)?;
-    let record = [0x5Au8; 128];
-    let (mut count, start) = (0u64, Instant::now());
-    while start.elapsed() < time {
-        file.write_all_at(&record, count * 128 % (16 << 20))?;
-        file.sync_data()?;
-        count += 1;
-    }
-    Ok(count as f64 / start.elapsed().as_secs_f64())
 }

@@ -112,10 +112,7 @@ fn moved_directory(region: &Region, version: u32, geometry: &Geometry) -> Result
         return bad("the place of the directory does not have its checksum");
     };
     let Some(first) = place.checked_sub(1) else { return Ok(None) };
-    let usable = match region.medium().grown() {
-        0 => region.len(),
-        grown => grown,
-    };
+    let usable = region.usable_bytes();
     // Its own entry tells how long it is.
     let directory = geometry.data_start + (first << geometry.shift);
     let entry = directory + first * 8;

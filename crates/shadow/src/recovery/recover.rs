@@ -66,17 +66,8 @@ pub(crate) fn read_len(region: &Region, layout: &ShadowLayout) -> Result<u64> {
     Ok(len)
 }
 
-/// Bytes of the region that exist.
-fn usable_bytes(region: &Region) -> u64 {
-    match region.medium().grown() {
-        // The medium does not know.
-        0 => region.len(),
-        grown => grown,
-    }
-}
-
-/// As `read_len`, of a region of which `usable` bytes exist. Whoever stored a length had grown the region before,
-/// durably: a greater one is damage, and no reason to take space.
+/// As `read_len`, of a region of which `usable` bytes exist. A writer grows the region durably before it stores
+/// a length: a greater one is damage, and no reason to take space.
 fn read_len_within(region: &Region, layout: &ShadowLayout, usable: u64) -> Result<u64> {
     if layout.image_start() > usable {
         return corrupt(usable, "the image ends before its logs do");
@@ -113,7 +104,7 @@ fn recover_on(
     order: Order,
     threads: &Threads,
 ) -> Result<(RecoveredLogs, Recovery)> {
-    let usable = usable_bytes(region);
+    let usable = region.usable_bytes();
     let len = read_len_within(region, layout, usable)?;
     let RingScan { mut found, upto, marker, starts, generation } =
         scan(region, layout, (len, usable), ends, threads)?;
