@@ -18,6 +18,7 @@ use crate::replay::replay::{Aim, ReplayStep, Replayer};
 use crate::sync::pause;
 use crate::{Error, Result, Stat};
 use mangrove_pool::Region;
+use mangrove_sys::ProcessMark;
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -63,6 +64,8 @@ pub(crate) struct Rings {
     panicked: AtomicBool,
     pub(crate) len: AtomicU64,
     pub(crate) full_waits: AtomicU64,
+    /// The one that opened them.
+    pub(crate) process: ProcessMark,
 }
 
 impl Rings {
@@ -108,6 +111,7 @@ impl Rings {
             panicked: AtomicBool::new(false),
             len: AtomicU64::new(start.len),
             full_waits: AtomicU64::new(0),
+            process: ProcessMark::here(),
         }
     }
 

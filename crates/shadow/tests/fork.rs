@@ -1,7 +1,10 @@
-//! A child of fork drops its parent's shadow: it has none of the threads that replay, and the log is the parent's.
+//! A child of fork drops its parent's shadow, or a lease of it: it has none of the threads that replay, and the log is
+//! the parent's.
 
-use mangrove_shadow::{Create, Error, Latency, Medium, Options, Shadow};
+use mangrove_shadow::{Create, Error, Latency, LogLease, Medium, Options, Shadow};
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
 
 /// Seconds after which a child that hangs is ended.
 const CHILD_SECONDS_MAX: u32 = 60;
@@ -68,4 +71,58 @@ fn a_child_that_ends_its_parents_shadow_ends_nothing_of_the_parent() {
         // SAFETY: as above.
         assert_eq!(unsafe { shadow.base().add(99).read() }, 2);
     }
+}
+
+/// Does some of the five steps of a commit that follow what was added.
+fn advance(lease: &mut LogLease, steps: Range<usize>) {
+    for step in steps {
+        match step {
+            0 => lease.reserve().unwrap(),
+            1 => _ = lease.number().unwrap(),
+            2 => lease.seal(),
+            3 => lease.flush().unwrap(),
+            _ => lease.publish(),
+        }
+    }
+}
+
+/// The files of a pool, with their bytes.
+fn files(pool: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+    let paths = std::fs::read_dir(pool).unwrap().map(|entry| entry.unwrap().path());
+    let mut files: Vec<_> = paths.map(|path| (path.clone(), std::fs::read(path).unwrap())).collect();
+    files.sort_unstable();
+    files
+}
+
+/// Behind each step of a commit the child drops its copy of the lease, and the parent goes on.
+#[test]
+fn a_child_that_drops_its_parents_lease_writes_nothing_and_the_parent_goes_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("s");
+    let options = Options::new().create(Create::IfMissing).medium(Medium::Emulated(Latency::default()));
+    let options = options.capacity(1 << 20).log_bytes(64 << 10).log_count(1).background(false).replayers(1);
+    let shadow = options.open(&path).unwrap();
+    shadow.grow(4096).unwrap();
+    let word = shadow.base().cast::<u64>();
+    for done in 0..5 {
+        let mut lease = Some(shadow.lease());
+        let value = done as u64 + 1;
+        // SAFETY: inside what was grown, aligned, and this thread alone uses it.
+        unsafe { word.write(value) };
+        let ours = lease.as_mut().unwrap();
+        ours.word(word as usize, value);
+        advance(ours, 0..done);
+        let before = files(&path);
+        // What a child takes out of it stays with the parent.
+        assert_eq!(in_child(|| drop(lease.take())), 0, "after {done} steps");
+        assert!(files(&path) == before, "after {done} steps the child has written");
+        advance(lease.as_mut().unwrap(), done..5);
+    }
+    shadow.sync().unwrap();
+    drop(shadow);
+    let shadow = options.open(&path).unwrap();
+    assert_eq!(shadow.report().units, 5);
+    // SAFETY: as above.
+    assert_eq!(unsafe { shadow.base().cast::<u64>().read() }, 5);
+    shadow.close().unwrap();
 }

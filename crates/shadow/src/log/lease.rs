@@ -72,7 +72,7 @@ enum Log {
 ///
 /// The lease may be dropped at any time, by a panic too. What was not numbered is forgotten; a number that was
 /// drawn gets an empty atomic group, so that no thread waits for it. A number that the caller gave, and did not
-/// seal, is forgotten.
+/// seal, is forgotten. In a child of fork(2) all of it is forgotten: the log is the parent's, who has the lease, too.
 ///
 /// On the file medium, `number` appends the present bytes to the log, and the steps after it do nothing.
 ///
@@ -479,6 +479,10 @@ impl Drop for LogLease {
     fn drop(&mut self) {
         let Log::Own { rings, writer } = &mut self.log else { return };
         let Some(mut writer) = writer.take() else { return };
+        if !rings.process.is_here() {
+            // Threads of the parent may hold any lock. One more owner keeps the rings for ever.
+            return std::mem::forget((writer, Arc::clone(rings)));
+        }
         match self.step {
             Step::Adding | Step::Reserved => rings.unreserve(&mut writer),
             Step::Numbered if rings.stamps.is_some() => {
