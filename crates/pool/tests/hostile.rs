@@ -5,11 +5,55 @@ use mangrove_pool::{Create, Error, Latency, Medium, Pool, PoolOptions, Start, cr
 use mangrove_testkit::clock::thread_time_of;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::Duration;
 
 const IMAGE_BYTES: usize = 300 << 10;
+
+thread_local! {
+    /// Bytes of the largest block that this thread has asked for.
+    static LARGEST: Cell<usize> = const { Cell::new(0) };
+}
+
+/// The system's allocator; it notes what the calling thread asks for.
+struct NotingAllocator;
+
+fn note(bytes: usize) {
+    // A thread that ends notes no more.
+    let _ = LARGEST.try_with(|largest| largest.set(largest.get().max(bytes)));
+}
+
+// SAFETY: every call goes to the system's allocator as it is.
+unsafe impl GlobalAlloc for NotingAllocator {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        note(layout.size());
+        // SAFETY: the caller's promises.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        note(layout.size());
+        // SAFETY: the caller's promises.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn realloc(&self, block: *mut u8, layout: Layout, bytes: usize) -> *mut u8 {
+        note(bytes);
+        // SAFETY: the caller's promises.
+        unsafe { System.realloc(block, layout, bytes) }
+    }
+
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promises.
+        unsafe { System.dealloc(block, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: NotingAllocator = NotingAllocator;
 
 fn folder() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
@@ -440,11 +484,11 @@ fn with_forged_log(path: &Path, forged: impl Fn(&mut [u8], u64, u32)) {
 }
 
 /// The first group of a process, which names a spill file: number, bytes, end of the last range.
-fn forge_reference(group: &mut [u8], number: u64, seed: u32) {
+fn forge_reference(group: &mut [u8], reference: [u64; 3], seed: u32) {
     group[16..20].copy_from_slice(&24u32.to_le_bytes());
     group[20..24].copy_from_slice(&5u32.to_le_bytes());
     group[32..].fill(0);
-    group[40..48].copy_from_slice(&number.to_le_bytes());
+    group[40..64].copy_from_slice(&reference.map(u64::to_le_bytes).concat());
     let crc = crc32c(seed, &group[8..64]);
     group[4..8].copy_from_slice(&crc.to_le_bytes());
 }
@@ -454,11 +498,35 @@ fn a_forged_log_of_nothing_but_long_units_is_refused_soon() {
     for (same, what) in [(false, "the file is missing"), (true, "two groups name the same spill file")] {
         let dir = folder();
         let path = dir.path().join("p");
-        with_forged_log(&path, |group, at, seed| forge_reference(group, if same { 7 } else { at }, seed));
+        with_forged_log(&path, |group, at, seed| {
+            forge_reference(group, [if same { 7 } else { at }, 0, 0], seed);
+        });
         let took = thread_time_of(|| drop(refused(&path, "forged", what)));
         println!("{took:?}");
         assert!(took < Duration::from_secs(5), "{took:?}");
     }
+}
+
+/// A group that gives a spill file a terabyte: what the file does not have takes no memory and no disk.
+#[test]
+fn a_forged_log_that_names_a_terabyte_is_refused_and_gets_nothing() {
+    const NAMED_BYTES: u64 = 1 << 40;
+    const CAPACITY: u64 = 1 << 20;
+    let dir = folder();
+    let path = dir.path().join("p");
+    with_forged_log(&path, |group, at, seed| {
+        if at == 512 {
+            forge_reference(group, [7, NAMED_BYTES, CAPACITY], seed);
+        }
+    });
+    let sizes = || ["image", "sums"].map(|name| std::fs::metadata(path.join(name)).unwrap().len());
+    let before = sizes();
+    LARGEST.set(0);
+    refused(&path, "no spill file", "the file is missing");
+    std::fs::write(path.join("unit-0000000000000007"), [0; 4096]).unwrap();
+    refused(&path, "a short one", "the records of a spill file do not match their checksum, or are missing");
+    assert_eq!(sizes(), before, "space was taken");
+    assert!(LARGEST.get() > 0 && LARGEST.get() <= 64 << 20, "{} bytes at once", LARGEST.get());
 }
 
 /// A page that is given back, and a part of it: whole pages are what an opener for writing remembers.
