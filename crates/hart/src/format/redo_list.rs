@@ -12,6 +12,9 @@ use crate::report::Damage;
 use mangrove_pool::crc32c;
 use std::sync::atomic::Ordering;
 
+/// A list is read in pieces of so many bytes until it is known to be one.
+const PIECE_BYTES: usize = 64 << 10;
+
 /// One entry of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RedoEntry {
@@ -64,11 +67,17 @@ pub(crate) fn decode(space: &MapSpace, area: u64) -> Result<Vec<RedoEntry>, Dama
     if list_bytes(count as usize) > end - area {
         return Err(damage("the redo list of the committed batch is longer than the map"));
     }
-    let mut bytes = Vec::new();
-    space.copy_out(area + REDO_HEADER_BYTES, (count * REDO_ENTRY_BYTES) as usize, &mut bytes);
-    if u64::from(list_crc(area, count, &bytes)) != head >> 32 {
+    let (from, len) = (area + REDO_HEADER_BYTES, (count * REDO_ENTRY_BYTES) as usize);
+    let (mut bytes, mut crc) = (Vec::new(), list_crc(area, count, &[]));
+    // A damaged count may be as large as the map: no memory for all of it before the checksum says that it is right.
+    for at in (0..len).step_by(PIECE_BYTES) {
+        space.copy_out(from + at as u64, PIECE_BYTES.min(len - at), &mut bytes);
+        crc = crc32c(crc, &bytes);
+    }
+    if u64::from(crc) != head >> 32 {
         return Err(damage("the redo list of the committed batch does not have its checksum"));
     }
+    space.copy_out(from, len, &mut bytes);
     let entries = bytes.chunks_exact(REDO_ENTRY_BYTES as usize).map(|entry| {
         let word = |i: usize| u64::from_le_bytes(std::array::from_fn(|b| entry[i * 8 + b]));
         let (offset, first, second) = (word(0) & !7, word(1), word(2));
