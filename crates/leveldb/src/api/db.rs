@@ -9,6 +9,7 @@ use crate::engine::catalog;
 use crate::engine::catalog::{Catalog, DirectoryLock, RecordEngine};
 use crate::engine::engine::{EngineRequest, ReadView, StorageEngine};
 use crate::engine::map_engine::MapEngine;
+use crate::engine::salvage;
 use crate::engine::tree_engine::TreeEngine;
 use crate::order::{BYTEWISE, NamedOrder};
 use crate::status::{Failure, FailureKind, Result, guard, guard_look_up, quietly};
@@ -137,6 +138,7 @@ pub(crate) fn open_database(directory: &Path, options: &OpenRequest) -> Result<l
 /// Opens the database of a locked directory. Another process may have created or removed it before this one got the
 /// lock.
 fn open_locked(directory: &Path, options: &OpenRequest, lock: DirectoryLock) -> Result<leveldb_t> {
+    salvage::end_exchange(directory)?;
     let order = &options.order;
     let (engine, kind) = match Catalog::read(directory)? {
         Some(_) if options.error_if_exists => {

@@ -34,6 +34,8 @@ fn destroy(directory: &Path) -> Result<()> {
     }
     catalog::refuse_leveldb(directory)?;
     let lock = catalog::lock(directory)?;
+    // Otherwise the next opening would find a pool that was to be removed.
+    salvage::end_exchange(directory)?;
     let pool = catalog::pool(directory);
     let info = mangrove::pool_info(&pool);
     if info.as_ref().is_ok_and(|info| info.busy) {
@@ -96,6 +98,10 @@ pub unsafe extern "C" fn leveldb_repair_db(
 
 fn repair(directory: &Path, order: &NamedOrder) -> Result<()> {
     catalog::refuse_leveldb(directory)?;
+    if salvage::is_exchanging(directory) {
+        let _lock = catalog::lock(directory)?;
+        salvage::end_exchange(directory)?;
+    }
     let pool = catalog::pool(directory);
     if !pool.exists() && matches!(Catalog::read(directory), Ok(None)) {
         return make_empty(directory, order);
@@ -150,10 +156,14 @@ fn make_empty(directory: &Path, order: &NamedOrder) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::api::db::open_database;
+    use crate::api::options::OpenRequest;
     use crate::order::BYTEWISE;
     use mangrove::Map;
     use mangrove_durable::{Create, Options, Runtime, TrackerChoice};
     use std::ffi::c_void;
+    use std::ops::ControlFlow;
+    use std::path::PathBuf;
     use std::ptr;
     use std::sync::Arc;
 
@@ -358,5 +368,44 @@ mod tests {
             let report = std::fs::read_to_string(lost.with_extension("txt")).unwrap();
             assert!(report.contains("image"), "{report}");
         }
+    }
+
+    /// A map of one record whose repair was killed behind the first of the three steps of an exchange.
+    fn in_the_middle_of_an_exchange(directory: PathBuf) -> PathBuf {
+        std::fs::create_dir(&directory).unwrap();
+        let catalog = Catalog { engine: RecordEngine::Map, comparator: BYTEWISE.to_vec() };
+        let lock = catalog::lock(&directory).unwrap();
+        let (engine, _) =
+            open_engine(&directory, &catalog, &bytewise(), EngineRequest::Create, lock).unwrap();
+        engine.put(b"kept", b"1", true).unwrap();
+        drop(engine);
+        catalog.write(&directory).unwrap();
+        let pool = catalog::pool(&directory);
+        let new = directory.join("pool.salvaged");
+        Map::salvage(&pool, &new, |_| ControlFlow::Continue(())).unwrap();
+        std::fs::rename(&pool, directory.join("pool.damaged")).unwrap();
+        directory
+    }
+
+    #[test]
+    fn the_exchange_of_a_repair_that_was_killed_is_ended() {
+        let parent = tempfile::tempdir().unwrap();
+        let [opened, repaired, destroyed] = ["opened", "repaired", "destroyed"]
+            .map(|name| in_the_middle_of_an_exchange(parent.path().join(name)));
+        let records = |directory: &Path, create_if_missing: bool| {
+            let request = OpenRequest {
+                order: bytewise(),
+                create_if_missing,
+                error_if_exists: false,
+                paranoid_checks: false,
+                is_import: false,
+            };
+            open_database(directory, &request).unwrap().engine().unwrap().record_count().unwrap()
+        };
+        assert_eq!(records(&opened, false), 1);
+        repair(&repaired, &bytewise()).unwrap();
+        assert_eq!(records(&repaired, false), 1);
+        destroy(&destroyed).unwrap();
+        assert_eq!(records(&destroyed, true), 0);
     }
 }

@@ -3,6 +3,7 @@
 use crate::engine::catalog;
 use crate::status::{Failure, Result};
 use mangrove::Map;
+use mangrove_sys::file::sync_dir;
 use std::ffi::CString;
 use std::io;
 use std::ops::ControlFlow;
@@ -13,6 +14,8 @@ use std::path::{Path, PathBuf};
 const LOST: &str = "lost";
 /// The new pool until it is exchanged with the damaged one.
 const SALVAGED: &str = "pool.salvaged";
+/// The damaged pool between the steps of an exchange, where that takes several.
+const ASIDE: &str = "pool.damaged";
 
 /// Copies the sound records of the pool in the locked directory, and exchanges the two pools. The damaged one goes to
 /// `lost/pool-N`; `lost/pool-N.txt` lists the damaged places.
@@ -21,16 +24,33 @@ pub(crate) fn replace_pool(directory: &Path) -> Result<()> {
     let made = std::fs::create_dir_all(&lost);
     made.map_err(|e| Failure::io("create", &lost, &e))?;
     // Of an earlier repair that was killed: what it made, or after the exchange the damaged pool.
-    if new.exists() {
-        move_to_lost(&new, &free_name(&lost).0)?;
+    for left in [&new, &directory.join(ASIDE)] {
+        if left.exists() {
+            move_to_lost(left, &free_name(&lost).0)?;
+        }
     }
     let report = Map::salvage(&pool, &new, |_| ControlFlow::Continue(()))?;
     let (place, text) = free_name(&lost);
     let list = report.damage.join("\n") + "\n";
     std::fs::write(&text, list).map_err(|e| Failure::io("write", &text, &e))?;
-    // In one step, so that a process that is killed leaves a pool in either case.
-    exchange(&pool, &new).map_err(|e| Failure::io("exchange the pool with", &new, &e))?;
+    exchange(directory).map_err(|e| Failure::io("exchange the pool with", &new, &e))?;
     move_to_lost(&new, &place)
+}
+
+/// Whether a repair was killed between the steps of an exchange: the directory has no pool, and the two that are to
+/// change their names.
+pub(crate) fn is_exchanging(directory: &Path) -> bool {
+    let is_there = |name: &str| directory.join(name).exists();
+    is_there(ASIDE) && is_there(SALVAGED) && !catalog::pool(directory).exists()
+}
+
+/// Ends the exchange in the locked directory of a repair that was killed, if there is one.
+pub(crate) fn end_exchange(directory: &Path) -> Result<()> {
+    if !is_exchanging(directory) {
+        return Ok(());
+    }
+    let new = directory.join(SALVAGED);
+    last_steps(directory).map_err(|e| Failure::io("exchange the pool with", &new, &e))
 }
 
 fn move_to_lost(pool: &Path, place: &Path) -> Result<()> {
@@ -44,25 +64,94 @@ fn free_name(lost: &Path) -> (PathBuf, PathBuf) {
     all.find(|(folder, _)| !folder.exists()).unwrap_or_else(|| unreachable!("a directory has fewer names"))
 }
 
-/// Gives each of two directories the name of the other.
-fn exchange(one: &Path, other: &Path) -> io::Result<()> {
-    let [a, b] = [one, other].map(|path| CString::new(path.as_os_str().as_bytes()));
+/// Gives the pool and the new one each other's names, durably: in one step where the file system can. A process that is
+/// killed leaves a pool, or what `end_exchange` ends.
+fn exchange(directory: &Path) -> io::Result<()> {
+    let (pool, new) = (catalog::pool(directory), directory.join(SALVAGED));
+    let [a, b] = [&pool, &new].map(|path| CString::new(path.as_os_str().as_bytes()));
     let (a, b) = (a?, b?);
     // SAFETY: two NUL-terminated strings.
     let done = unsafe {
         libc::renameat2(libc::AT_FDCWD, a.as_ptr(), libc::AT_FDCWD, b.as_ptr(), libc::RENAME_EXCHANGE)
     };
     if done == 0 {
-        return Ok(());
+        return sync_dir(directory);
     }
     match io::Error::last_os_error() {
-        // A file system that cannot exchange: by a third name.
-        e if matches!(e.raw_os_error(), Some(libc::EINVAL | libc::ENOSYS)) => {
-            let aside = one.with_extension("damaged");
-            std::fs::rename(one, &aside)?;
-            std::fs::rename(other, one)?;
-            std::fs::rename(aside, other)
-        }
+        e if matches!(e.raw_os_error(), Some(libc::EINVAL | libc::ENOSYS)) => exchange_in_steps(directory),
         e => Err(e),
+    }
+}
+
+/// As `exchange`, by a third name.
+fn exchange_in_steps(directory: &Path) -> io::Result<()> {
+    let (pool, aside) = (catalog::pool(directory), directory.join(ASIDE));
+    std::fs::rename(&pool, &aside)?;
+    sync_dir(directory).and_then(|()| last_steps(directory)).inspect_err(|_| {
+        if !pool.exists() {
+            // The damaged pool, rather than none. If that fails, the next opening tries the other steps again.
+            let _ = std::fs::rename(&aside, &pool);
+        }
+    })
+}
+
+/// The steps of an exchange behind the first one.
+fn last_steps(directory: &Path) -> io::Result<()> {
+    let (pool, new, aside) = (catalog::pool(directory), directory.join(SALVAGED), directory.join(ASIDE));
+    std::fs::rename(&new, pool)?;
+    // Durable-order: each step before the next, so that a crash leaves one of the states that `end_exchange` knows.
+    sync_dir(directory)?;
+    std::fs::rename(aside, new)?;
+    sync_dir(directory)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A directory with the damaged and the new pool under these names.
+    fn directory_with(damaged: &str, new: &str) -> tempfile::TempDir {
+        let directory = tempfile::tempdir().unwrap();
+        for (name, what) in [(damaged, "damaged"), (new, "new")] {
+            std::fs::create_dir(directory.path().join(name)).unwrap();
+            std::fs::write(directory.path().join(name).join("what"), what).unwrap();
+        }
+        directory
+    }
+
+    /// The pools in the directory: the names, and which it is.
+    fn pools(directory: &Path) -> Vec<(String, String)> {
+        let entries = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap());
+        let mut pools: Vec<_> = entries
+            .map(|entry| {
+                let what = std::fs::read_to_string(entry.path().join("what")).unwrap();
+                (entry.file_name().into_string().unwrap(), what)
+            })
+            .collect();
+        pools.sort_unstable();
+        pools
+    }
+
+    #[test]
+    fn an_exchange_gives_each_pool_the_name_of_the_other() {
+        for exchange in [exchange, exchange_in_steps] {
+            let directory = directory_with("pool", SALVAGED);
+            exchange(directory.path()).unwrap();
+            let after = [("pool", "new"), (SALVAGED, "damaged")];
+            assert_eq!(pools(directory.path()), after.map(|(name, what)| (name.to_owned(), what.to_owned())));
+        }
+    }
+
+    #[test]
+    fn an_exchange_that_was_killed_at_any_step_leaves_a_pool() {
+        let steps = [("pool", SALVAGED), (ASIDE, SALVAGED), (ASIDE, "pool"), (SALVAGED, "pool")];
+        for (done, (damaged, new)) in steps.into_iter().enumerate() {
+            let directory = directory_with(damaged, new);
+            end_exchange(directory.path()).unwrap();
+            let pools = pools(directory.path());
+            let what = if done == 0 { "damaged" } else { "new" };
+            assert!(pools.contains(&("pool".to_owned(), what.to_owned())), "after {done} steps: {pools:?}");
+            assert_eq!(pools.len(), 2, "after {done} steps: {pools:?}");
+        }
     }
 }
