@@ -216,7 +216,7 @@ pub unsafe extern "C" fn leveldb_put(
     }
 }
 
-/// Applies a batch: all of it or nothing. The batch itself does not change.
+/// Removes `key`, which need not be there.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn leveldb_delete(
     db: *mut leveldb_t,
