@@ -8,6 +8,7 @@
 #include <leveldb/helpers/memenv.h>
 #include <leveldb/write_batch.h>
 
+#include <atomic>
 #include <cstring>
 #include <memory>
 #include <stdexcept>
@@ -171,6 +172,53 @@ void afterwards(const std::string &directory) {
     delete db;
 }
 
+// An iterator of a database in memory: the database is gone, and with its environment what kept the comparator.
+void afterwards_in_memory() {
+    Moody moody;
+    std::unique_ptr<Env> env(NewMemEnv(Env::Default()));
+    Options o;
+    o.env = env.get();
+    o.create_if_missing = true;
+    o.comparator = &moody;
+    DB *db;
+    must("open", DB::Open(o, "after", &db));
+    for (int i = 0; i < 100; i++) must("put", db->Put(WriteOptions(), std::to_string(i), "v"));
+    std::unique_ptr<Iterator> it(db->NewIterator(ReadOptions()));
+    delete db;
+    env.reset();
+    it->Seek("5");
+    expect("found", it->Valid() && it->key() == "5" && it->value() == "v");
+    it->Next();
+    expect("the next", it->Valid() && it->key() == "49");
+    must("walk", it->status());
+}
+
+// The key lies in the string that gets the value, which moves it; whoever looks at the key then reads freed memory.
+// Reads look at it once more while synced writes are on their way.
+void key_in_the_value(Env *env, const std::string &name) {
+    Options o;
+    o.env = env;
+    o.create_if_missing = true;
+    DB *db;
+    must("open", DB::Open(o, name, &db));
+    const std::string key(100, 'k'), value(1000, 'v');
+    must("put", db->Put(WriteOptions(), key, value));
+    std::atomic<bool> over(false);
+    std::thread writer([db, &over] {
+        WriteOptions synced;
+        synced.sync = true;
+        while (!over) must("put synced", db->Put(synced, "other", "w"));
+    });
+    for (int i = 0; i < 300; i++) {
+        std::string text = key;
+        must("get", db->Get(ReadOptions(), text, &text));
+        expect("its value", text == value);
+    }
+    over = true;
+    writer.join();
+    delete db;
+}
+
 } // namespace
 
 int main(int, char **arguments) {
@@ -181,5 +229,8 @@ int main(int, char **arguments) {
     std::unique_ptr<Env> memory(NewMemEnv(Env::Default()));
     exceptions(memory.get(), "throws");
     afterwards(directory);
+    afterwards_in_memory();
+    key_in_the_value(Env::Default(), directory + "/key");
+    key_in_the_value(memory.get(), "key");
     printf("done\n");
 }
