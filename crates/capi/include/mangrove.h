@@ -822,6 +822,8 @@ mangrove_status mangrove_map_compare_and_set(const mangrove_map *map,
                                              size_t desired_len);
 
 // How many records are in the map, in *len; as with mangrove_map_get, no crash can undo them.
+// Beside writers the number is off by at most what they insert and remove during the call;
+// mangrove_snapshot_len is right at any time.
 // Errors: MANGROVE_ERR_POISONED when some may never have been made durable. Threads: any.
 mangrove_status mangrove_map_len(const mangrove_map *map, uint64_t *len);
 

@@ -371,6 +371,8 @@ pub unsafe extern "C" fn mangrove_map_compare_and_set(
 }
 
 /// How many records are in the map, in *len; as with mangrove_map_get, no crash can undo them.
+/// Beside writers the number is off by at most what they insert and remove during the call;
+/// mangrove_snapshot_len is right at any time.
 /// Errors: MANGROVE_ERR_POISONED when some may never have been made durable. Threads: any.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mangrove_map_len(map: *const mangrove_map, len: *mut u64) -> mangrove_status {

@@ -393,6 +393,9 @@ impl Map {
 
     /// Records in the map. With durability sync it waits until they are durable, as [`Map::get`] does.
     ///
+    /// Beside writers the number is off by at most what they insert and remove during the call. It is right once they
+    /// have returned; [`Snapshot::len`] is right at any time.
+    ///
     /// # Errors
     /// [`Error::Poisoned`] when what was counted may never have been made durable.
     pub fn len(&self) -> Result<u64> {

@@ -172,7 +172,8 @@ impl WriterGate {
         records.store(records.load(Ordering::Relaxed) + delta, Ordering::Release);
     }
 
-    /// Records inserted minus records removed, over all lanes.
+    /// Records inserted minus records removed, over all lanes. They are read one after the other, and a writer counts
+    /// after other threads can see what it did: beside writers the sum is off by at most what they do meanwhile.
     pub(crate) fn records(&self) -> u64 {
         // Acquire: partner is the store in `add_records`.
         self.lanes().map(|lane| lane.records.load(Ordering::Acquire)).sum::<i64>().max(0) as u64

@@ -134,7 +134,8 @@ mod tests {
 
     #[test]
     fn an_exchange_gives_each_pool_the_name_of_the_other() {
-        for exchange in [exchange, exchange_in_steps] {
+        let exchanges: [fn(&Path) -> io::Result<()>; 2] = [exchange, exchange_in_steps];
+        for exchange in exchanges {
             let directory = directory_with("pool", SALVAGED);
             exchange(directory.path()).unwrap();
             let after = [("pool", "new"), (SALVAGED, "damaged")];
