@@ -440,8 +440,8 @@ fn a_long_value_that_set_has_replaced_is_freed_after_a_kill() {
         return;
     }
     frees_after_a_kill_what_set_replaced(&[]).unwrap();
-    // The injected fault: the request's object itself waits to be freed, and is gone with the process. Nothing is seen of
-    // it where all was freed before the kill.
+    // The injected fault: the request's object itself waits to be freed, and is gone with the process. Where all was
+    // freed before the kill, nothing is seen of it.
     let fault = [("MANGROVE_REDIS_WITHOUT", "grave-of-requests")];
     let is_caught = (0..10).any(|_| frees_after_a_kill_what_set_replaced(&fault).is_err());
     assert!(is_caught, "a server that finds an object of a dead process in its state serves on");
