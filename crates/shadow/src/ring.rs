@@ -219,7 +219,7 @@ impl Rings {
     #[cold]
     #[inline(never)]
     pub(crate) fn failure(&self) -> Result<bool> {
-        self.region.wait(0).map(|()| false)
+        self.alive().map(|()| false)
     }
 
     pub(crate) fn poisoned(&self) -> Option<Error> {

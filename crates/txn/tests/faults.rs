@@ -102,6 +102,34 @@ fn a_failing_log_acknowledges_nothing_any_more() {
     }
 }
 
+/// On memory a failed growth ends the medium. A commit after it is visible and in doubt, and so is what has read it.
+#[test]
+fn what_read_a_commit_in_doubt_is_in_doubt_on_memory_too() {
+    for (name, options) in ways().into_iter().filter(|(name, _)| name.ends_with("one fence, Adr")) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("heap");
+        let faulty = Faulty::new(Arc::new(OsStorage));
+        let options = with(options, &faulty);
+        let heap = options.open(&path).unwrap();
+        make(&heap);
+        assert_eq!(count_on(&heap).unwrap(), 1);
+        let (file, operations) = (Some("pool".into()), vec![FaultyOperation::Write, FaultyOperation::Sync]);
+        faulty.plant(Fault { file, operations, nth: 0, kind: FaultKind::Errno(libc::EIO) });
+        let grown = heap.transaction(|tx| tx.alloc_bytes(16 << 20, 16));
+        assert!(grown.is_err() && faulty.struck(), "{name}: {grown:?}");
+        faulty.heal();
+        let doubt = count_on(&heap);
+        assert!(matches!(doubt, Err(HeapError::InDoubt(_))), "{name}: {doubt:?}");
+        for _ in 0..2 {
+            let told = count(&heap);
+            assert!(matches!(told, Err(HeapError::InDoubt(_))), "{name}: {told:?}");
+        }
+        drop(heap);
+        let found = count(&options.open(&path).unwrap()).unwrap();
+        assert!((1..=2).contains(&found), "{name}: {found}");
+    }
+}
+
 #[test]
 fn a_full_heap_refuses_a_block_and_goes_on() {
     on_each(|options, _, path| {

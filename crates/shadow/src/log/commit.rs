@@ -205,9 +205,10 @@ impl Rings {
         writer.seq
     }
 
-    /// Draws a number and reports it durable although it has no atomic group: the medium has failed.
-    pub(crate) fn skip(&self, writer: &LogWriter) -> u64 {
+    /// Draws a number that has no atomic group: the medium has failed. Recovery will drop all that follows.
+    pub(crate) fn skip(&self, writer: &mut LogWriter) -> u64 {
         let seq = self.handover.begin(writer.log);
+        self.leave_open(writer);
         if writer.deferred == Deferred::None {
             self.handover.publish(writer.log, writer.position);
         } else {
@@ -258,12 +259,27 @@ impl Rings {
     pub(crate) fn flush(&self, writer: &mut LogWriter) -> Result<()> {
         if writer.deferred != Deferred::None && self.close_log(writer)? {
             self.fetch_ahead(writer);
-            return self.region.wait(0);
+            return self.wait_sealed(writer);
         }
         let is_durable = !self.gaps && self.region.fence_completes();
         self.fetch_ahead(writer);
-        // A medium with rings has no log of its own: no position to wait for, only a failure to be told.
-        if is_durable { Ok(()) } else { self.region.wait(0) }
+        if is_durable { Ok(()) } else { self.wait_sealed(writer) }
+    }
+
+    /// After the fence. A medium with rings has no log of its own: no position to wait for, only a failure to be told.
+    #[inline(never)]
+    fn wait_sealed(&self, writer: &mut LogWriter) -> Result<()> {
+        self.region.wait(0).inspect_err(|_| self.leave_open(writer))
+    }
+
+    /// The medium did not take the atomic group under way. It stays deferred for ever: no thread is told that it, or
+    /// one with a greater number, is durable. (With `Order::Gaps`, what is sealed is durable; with time stamps nothing is
+    /// acknowledged before its marker.)
+    #[cold]
+    fn leave_open(&self, writer: &mut LogWriter) {
+        if writer.deferred == Deferred::None && !self.gaps && self.stamps.is_none() {
+            writer.deferred = Deferred::ByOther(writer.position);
+        }
     }
 
     /// Fetches lines behind the atomic group of the writer, for those that follow, while the caller continues: as many
@@ -287,7 +303,10 @@ impl Rings {
         if writer.deferred != Deferred::None {
             return self.finish_open(writer);
         }
-        let is_durable = !self.gaps && self.region.fence_completes() || self.region.wait(0).is_ok();
+        let is_durable = match self.gaps {
+            true => self.region.wait(0).is_ok(),
+            false => self.region.fence_completes() || self.wait_sealed(writer).is_ok(),
+        };
         self.fetch_ahead(writer);
         let is_last = self.publish(writer);
         writer.clear();
@@ -303,9 +322,9 @@ impl Rings {
         (is_durable, is_last)
     }
 
-    /// Reports the atomic group durable, and readies the writer for the next. Done even when `flush` failed, or
-    /// other threads would wait for it forever; the failure has poisoned the medium. While something is deferred in
-    /// the log, the atomic group is, too. True if every atomic group up to this one is known to be durable.
+    /// Reports the atomic group durable, and readies the writer for the next. Called even when `flush` failed: then the
+    /// atomic group is deferred, for ever, and threads that wait for it are told of the failure. While something is
+    /// deferred in the log, the atomic group is, too. True if every atomic group up to this one is known to be durable.
     #[inline(always)]
     pub(crate) fn publish(&self, writer: &mut LogWriter) -> bool {
         let log = writer.log;

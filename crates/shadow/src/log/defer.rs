@@ -54,6 +54,7 @@ impl Rings {
 
     #[cold]
     fn close_open_log(&self, writer: &mut LogWriter) -> Result<bool> {
+        self.poisoned().map_or(Ok(()), Err)?;
         let (log, mut has_fenced) = (writer.log, false);
         self.handover.close(log, |positions| {
             if let Deferred::ByOther(_) = writer.deferred {
@@ -72,6 +73,7 @@ impl Rings {
     /// # Errors
     /// When the medium has failed.
     pub(crate) fn complete_deferred(&self, number: u64) -> Result<()> {
+        self.poisoned().map_or(Ok(()), Err)?;
         self.handover.complete_deferred(number, |log, positions| {
             self.flush_positions(log, positions);
             self.region.fence();

@@ -10,6 +10,7 @@ use counting::Counting;
 use mangrove_shadow::{AddressChoice, Create, Domain, Latency, LogLease, Medium, Options, Shadow, Ticket};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 const RING_BYTES: u64 = 16 << 10;
@@ -261,4 +262,32 @@ fn a_hole_before_a_commit_that_began_when_all_before_was_durable_is_damage() {
         let error = options().open(&path).unwrap_err().to_string();
         assert!(error.contains("no unit stands where the log goes on"), "lost {lost}: {error}");
     }
+}
+
+/// A commit that the medium did not take stays in doubt for every thread, and so does what follows it.
+#[test]
+fn what_the_medium_did_not_take_is_durable_for_nobody() {
+    let (region, medium) = Counting::region(4 << 20, false);
+    let options = Options::new().address(AddressChoice::Anywhere).background(false).log_count(2);
+    let shadow = Shadow::on_region(region, &options.capacity(1 << 20).log_bytes(128 << 10)).unwrap();
+    shadow.grow(64 << 10).unwrap();
+    let (mut lease, mut other) = (shadow.lease(), shadow.lease());
+    let taken = seal(&shadow, &mut lease, 0, 1);
+    lease.finish().unwrap();
+    medium.deaf.store(true, Ordering::SeqCst);
+    // By the one call, and by two.
+    let lost = seal(&shadow, &mut lease, 8, 2);
+    lease.finish().unwrap_err();
+    let later = seal(&shadow, &mut other, 16, 3);
+    other.flush().unwrap_err();
+    other.publish();
+    let last = seal(&shadow, &mut lease, 24, 4);
+    lease.finish().unwrap_err();
+    for ticket in [lost, later, last] {
+        assert!(!shadow.is_durable(ticket), "{ticket:?}");
+        shadow.wait(ticket).unwrap_err();
+    }
+    shadow.wait(taken).unwrap();
+    assert!(shadow.is_durable(taken));
+    assert_eq!(shadow.durable(), taken);
 }
