@@ -501,6 +501,13 @@ impl Shadow {
         }
     }
 
+    /// False in a child of fork(2): log and durable copy are its parent's. One load.
+    #[inline]
+    #[must_use]
+    pub fn is_here(&self) -> bool {
+        self.process.is_here()
+    }
+
     /// True when it was opened read-only: it takes no commit, and what is stored to the working copy is lost.
     #[must_use]
     pub fn is_read_only(&self) -> bool {

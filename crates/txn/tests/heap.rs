@@ -6,7 +6,7 @@ mod ways;
 
 use mangrove_txn::{
     Cancel, Create, Domain, Executor, Heap, HeapError, HeapOptions, HeapResult, Latency, Medium, MediumKind,
-    Order, Pod, Protocol, Ptr, Stop, Tx, Zeroable, field,
+    Order, Pod, Protocol, Ptr, StmOptions, Stop, Tx, Zeroable, field,
 };
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -397,6 +397,57 @@ fn a_child_that_is_forked_in_a_body_commits_nothing() {
         drop(heap);
         assert_eq!(values(&options.open(path).unwrap()).len(), 2);
     });
+}
+
+/// One more undone attempt than an ownership record counts draws a number, which has an empty atomic group. A child
+/// undoes its copy of a body, too, and must not put that into the parent's log.
+#[test]
+fn a_child_that_undoes_a_body_writes_nothing_into_the_log() {
+    const COUNTED: usize = 127;
+    let records = StmOptions { solo_after: None, ..StmOptions::default() };
+    let options = options(Medium::Emulated(Latency::new(0, 0))).executor(records).domain(Domain::Adr);
+    let options = options.log_count(4).background(false);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("heap");
+    let heap = options.open(&path).unwrap();
+    make_list(&heap);
+    let touch = |tx: &mut Tx<'_>| -> Result<(), Stop> {
+        let list = list(tx)?;
+        let same = tx.read(list)?;
+        tx.write(list, same)
+    };
+    for _ in 0..COUNTED {
+        let undone = heap.try_transaction(|tx| {
+            touch(tx)?;
+            Err::<(), _>(Cancel::Abort(()))
+        });
+        undone.unwrap().unwrap_err();
+    }
+    let image = || std::fs::read(path.join("image")).unwrap();
+    let (mut child, mut ended) = (-1, None);
+    let answer = heap.transaction(|tx| {
+        touch(tx)?;
+        let before = image();
+        // SAFETY: the child leaves the body, which allocates nothing, and exits.
+        child = unsafe { libc::fork() };
+        if child != 0 {
+            let mut status = -1;
+            // SAFETY: waits for the child.
+            unsafe { libc::waitpid(child, &raw mut status, 0) };
+            ended = Some((status, image() == before));
+        }
+        Ok(())
+    });
+    if child == 0 {
+        let refused = matches!(answer, Err(HeapError::Forked));
+        // SAFETY: ends the child at once.
+        unsafe { libc::_exit(i32::from(!refused)) };
+    }
+    answer.unwrap();
+    assert_eq!(ended, Some((0, true)), "the child's status, and whether the log is as it was");
+    heap.transaction(|tx| push(tx, 1)).unwrap();
+    drop(heap);
+    assert_eq!(values(&options.open(&path).unwrap()), [1]);
 }
 
 #[test]

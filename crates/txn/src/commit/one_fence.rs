@@ -174,6 +174,11 @@ impl RedoSink for OneFenceSink<'_> {
     }
 
     fn number_void(&mut self) -> u64 {
+        if !self.shadow.is_here() {
+            // A child of fork undoes its copy of a body. The log is its parent's, and no transaction follows here.
+            self.state = State::Idle;
+            return self.shadow.committed().0 - self.base + 1;
+        }
         let lease = self.user.lease();
         if !lease.is_empty() {
             lease.clear();
