@@ -10,7 +10,7 @@
 //! for damage. With the mark it proves nothing. Words alone can have the mark; for others the log is closed first.
 
 use crate::Result;
-use crate::log::log_writer::{Deferred, LogWriter};
+use crate::log::log_writer::{Deferred, LogWriter, thread_number};
 use crate::ring::Rings;
 use std::ops::Range;
 
@@ -30,10 +30,14 @@ impl Rings {
             self.publish(writer);
             return flushed;
         }
-        let start = match writer.deferred {
-            Deferred::ByOwner(start) | Deferred::ByOther(start) => start,
+        let thread = thread_number();
+        let start = match writer.deferred.seen_by(thread) {
+            seen @ (Deferred::ByOwner { start, .. } | Deferred::ByOther(start)) => {
+                writer.deferred = seen;
+                start
+            }
             Deferred::None => {
-                writer.deferred = Deferred::ByOwner(writer.position);
+                writer.deferred = Deferred::ByOwner { start: writer.position, thread };
                 writer.position
             }
         };
@@ -57,7 +61,7 @@ impl Rings {
         self.poisoned().map_or(Ok(()), Err)?;
         let (log, mut has_fenced) = (writer.log, false);
         self.handover.close(log, |positions| {
-            if let Deferred::ByOther(_) = writer.deferred {
+            if let Deferred::ByOther(_) = writer.deferred.seen_by(thread_number()) {
                 self.flush_positions(log, positions);
             }
             self.region.fence();

@@ -76,6 +76,8 @@ enum Log {
 ///
 /// On the file medium, `number` appends the present bytes to the log, and the steps after it do nothing.
 ///
+/// A lease may pass to another thread between two commits, also while something is deferred.
+///
 /// # Panics
 /// Each step, when the one before it has not been done.
 pub struct LogLease {

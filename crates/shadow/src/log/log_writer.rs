@@ -7,6 +7,8 @@ use crate::layout::{
 use crate::log::spill_area::Spilled;
 use mangrove_pool::crc32c;
 use mangrove_sys::Crc32c;
+use std::cell::Cell;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Atomic groups up to this size are assembled first and copied at once: each of their lines is flushed once.
 pub(crate) const SMALL_BYTES: usize = 8192;
@@ -28,9 +30,9 @@ const KEPT_WORDS_MIN: usize = 1024;
 pub(crate) enum Deferred {
     /// The log is closed.
     None,
-    /// The log may be open from this position on; the present owner of the writer has flushed every line.
-    ByOwner(u64),
-    /// As `ByOwner`; an earlier owner has flushed some lines.
+    /// The log may be open from the position `start` on; the thread with this number has flushed every line.
+    ByOwner { start: u64, thread: u64 },
+    /// As `ByOwner`; no one thread has flushed every line.
     ByOther(u64),
 }
 
@@ -39,9 +41,30 @@ impl Deferred {
     pub(crate) fn handed_on(self) -> Self {
         match self {
             Self::None => Self::None,
-            Self::ByOwner(start) | Self::ByOther(start) => Self::ByOther(start),
+            Self::ByOwner { start, .. } | Self::ByOther(start) => Self::ByOther(start),
         }
     }
+
+    /// As the thread with this number sees it: a lease may have come from another one, with its writer.
+    pub(crate) fn seen_by(self, number: u64) -> Self {
+        match self {
+            Self::ByOwner { thread, .. } if thread != number => self.handed_on(),
+            _ => self,
+        }
+    }
+}
+
+/// The calling thread's number, which no other thread ever has. Costs one load after the first call.
+pub(crate) fn thread_number() -> u64 {
+    static LAST: AtomicU64 = AtomicU64::new(0);
+    thread_local! {
+        static MINE: Cell<u64> = const { Cell::new(0) };
+    }
+    if MINE.get() == 0 {
+        // Relaxed: only a number.
+        MINE.set(LAST.fetch_add(1, Ordering::Relaxed) + 1);
+    }
+    MINE.get()
 }
 
 /// The writer of one log.

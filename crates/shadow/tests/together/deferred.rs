@@ -92,6 +92,36 @@ fn many_deferred_commits_share_one_fence_whoever_waits() {
     assert!(cost.lines >= 2 && cost.fences == 1, "{cost:?}");
 }
 
+/// A fence orders only what its own thread has flushed. A thread that ends may leave its lease to the next one.
+#[test]
+fn what_one_thread_deferred_is_flushed_by_the_next_owner_of_its_lease() {
+    let (region, medium) = Counting::region(4 << 20, false);
+    let options = Options::new().address(AddressChoice::Anywhere).background(false);
+    let shadow = Shadow::on_region(region, &options.capacity(1 << 20).log_bytes(128 << 10)).unwrap();
+    shadow.grow(64 << 10).unwrap();
+    let mut lease = shadow.lease();
+    let commit = |lease: &mut LogLease, at: usize| {
+        let ticket = seal(&shadow, lease, at, 2);
+        lease.finish().unwrap();
+        assert!(shadow.is_durable(ticket));
+    };
+    let elsewhere = |work: &mut (dyn FnMut() + Send)| {
+        std::thread::scope(|scope| scope.spawn(|| medium.cost_of(work)).join().unwrap())
+    };
+    defer(&shadow, &mut lease, 0, 1);
+    defer(&shadow, &mut lease, 8, 1);
+    let cost = elsewhere(&mut || commit(&mut lease, 16));
+    assert_eq!((cost.lines, cost.fences), (3, 1), "{cost:?}");
+    // Where both threads have deferred, each of the two has to flush what is the other's.
+    defer(&shadow, &mut lease, 0, 3);
+    let cost = elsewhere(&mut || {
+        defer(&shadow, &mut lease, 8, 3);
+    });
+    assert_eq!((cost.lines, cost.fences), (1, 0), "{cost:?}");
+    let cost = medium.cost_of(|| commit(&mut lease, 16));
+    assert_eq!((cost.lines, cost.fences), (3, 1), "{cost:?}");
+}
+
 /// What is done, with a ticket.
 type Case = (&'static str, fn(&Shadow, Ticket));
 
