@@ -411,6 +411,14 @@ impl GroupHead {
         matches!(self, Self::Words(commit) if commit.follows_deferred)
     }
 
+    /// Whether it changes nothing.
+    pub(crate) fn is_empty(&self) -> bool {
+        match self {
+            Self::Records(commit) => commit.records == 0,
+            Self::Words(commit) => commit.count == 0,
+        }
+    }
+
     /// Bytes of the atomic group.
     #[inline]
     pub(crate) fn bytes(&self) -> u64 {

@@ -22,7 +22,7 @@
 //! 5. The result does not depend on the number of threads: one of them writes all versions of a byte, in their order.
 
 use crate::Result;
-use crate::layout::{AT_DIRTY_END, AT_GENERATION, AT_LEN, ShadowLayout, UNIT_ALIGN, VERSION};
+use crate::layout::{AT_DIRTY_END, AT_GENERATION, AT_LEN, PAGE_BYTES, ShadowLayout, UNIT_ALIGN, VERSION};
 use crate::order::{Generation, Order};
 use crate::recovery::scan::{FoundGroup, LogEnds, RingScan, scan};
 use crate::recovery::threads::Threads;
@@ -79,6 +79,30 @@ fn read_len_within(region: &Region, layout: &ShadowLayout, usable: u64) -> Resul
     Ok(len)
 }
 
+/// As `scan`. A length of zero, before anything was committed, is compared with the logs and the durable copy's first
+/// page: with a length that was lost, the shadow's owner would take it for a new one.
+fn scan_within(
+    region: &Region,
+    layout: &ShadowLayout,
+    (len, usable): (u64, u64),
+    ends: LogEnds,
+    threads: &Threads,
+) -> Result<RingScan> {
+    if len > 0 {
+        return scan(region, layout, (len, usable), ends, threads);
+    }
+    let found = scan(region, layout, (layout.capacity, usable), ends, threads)?;
+    let is_empty = |group: &FoundGroup| {
+        read_unit(region, layout, group.log, group.position).is_some_and(|unit| unit.is_empty())
+    };
+    let start = layout.image_start();
+    let mut words = (start..usable.min(start + PAGE_BYTES)).step_by(8).map(|at| durable_word(region, at));
+    if words.any(|word| word != 0) || !found.found.iter().all(is_empty) {
+        return corrupt(AT_LEN, "a length of zero, where bytes were committed");
+    }
+    Ok(found)
+}
+
 /// What the region says about the last opening for writing; none before the first.
 pub(crate) fn last_opening(region: &Region) -> Option<LastOpening> {
     let last = Generation::read(durable_word(region, AT_GENERATION))?;
@@ -107,7 +131,7 @@ fn recover_on(
     let usable = region.usable_bytes();
     let len = read_len_within(region, layout, usable)?;
     let RingScan { mut found, upto, marker, starts, generation } =
-        scan(region, layout, (len, usable), ends, threads)?;
+        scan_within(region, layout, (len, usable), ends, threads)?;
     let mut recovery = Recovery::default();
     let mut seq = upto;
     let mut ends = starts;
@@ -184,7 +208,7 @@ fn apply_stripes(
 pub(crate) fn verify_all(region: &Region, layout: &ShadowLayout, usable: u64) -> Result<u64> {
     let len = read_len_within(region, layout, usable)?;
     let threads = Threads::of_machine();
-    Ok(scan(region, layout, (len, usable), LogEnds::Prove, &threads)?.found.len() as u64)
+    Ok(scan_within(region, layout, (len, usable), LogEnds::Prove, &threads)?.found.len() as u64)
 }
 
 #[cfg(test)]

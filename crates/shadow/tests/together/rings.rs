@@ -444,3 +444,35 @@ fn damage_in_a_log_is_named_and_refused() {
     assert_eq!(shadow.report().units, 4);
     shadow.close().unwrap();
 }
+
+/// A length that was lost looks like that of a shadow in which nothing was grown: its owner would make all anew.
+#[test]
+fn a_length_of_zero_where_bytes_were_committed_is_damage() {
+    for is_applied in [false, true] {
+        let dir = folder();
+        let path = dir.path().join("s");
+        let shadow = options().background(false).open(&path).unwrap();
+        shadow.grow(64 << 10).unwrap();
+        let base = shadow.base() as usize;
+        bytes(&shadow)[..100].fill(3);
+        shadow.commit(0, &[(base, 100)]).unwrap();
+        if is_applied {
+            shadow.checkpoint().unwrap();
+        }
+        drop(shadow);
+        let file = std::fs::OpenOptions::new().write(true).open(path.join("image")).unwrap();
+        file.write_all_at(&[0; 8], 64).unwrap();
+        for opening in [Options::new().read_only(true), options().background(false)] {
+            let error = opening.open(&path).unwrap_err();
+            assert!(matches!(error, Error::Corrupt { offset: 64, .. }), "{is_applied}: {error}");
+        }
+        assert!(!Shadow::check(&path).unwrap().damage.is_empty(), "{is_applied}");
+    }
+    // Nothing was committed.
+    let dir = folder();
+    let path = dir.path().join("s");
+    drop(options().background(false).open(&path).unwrap());
+    let shadow = options().background(false).open(&path).unwrap();
+    assert!(shadow.is_empty());
+    shadow.close().unwrap();
+}
