@@ -48,7 +48,8 @@ handle! {
     ///
     /// # Errors
     /// Every operation may end with a [`Stop`]. Those that add keys fail the transaction with
-    /// [`HeapError::Full`](crate::HeapError::Full) if there is no space.
+    /// [`HeapError::Full`](crate::HeapError::Full) if there is no space, and with
+    /// [`HeapError::Invalid`](crate::HeapError::Invalid) in a heap that was created at an address of 2^48 or more.
     ///
     /// # Panics
     /// With a handle that is not one of a map of this heap, which undoes the transaction; at worst it reads or

@@ -14,7 +14,7 @@
 //! splits are those of split-ordered lists: Shalev and Shavit, JACM 2006.)
 
 use super::reads::Reads;
-use crate::heap::{Ptr, Stop, Tx};
+use crate::heap::{HeapError, Ptr, Stop, Tx};
 
 /// The level of a new table.
 const LEVEL_FIRST: u32 = 3;
@@ -151,11 +151,21 @@ impl MapTable {
     pub(super) fn make(tx: &mut Tx<'_>, bucket: Bucket) -> Result<Self, Stop> {
         let page = tx.alloc_array::<u64>(1 << LEVEL_FIRST)?;
         tx.write(page, bucket.0 as u64)?;
-        Ok(Self::of(page.address(), LEVEL_FIRST))
+        Self::of(page.address(), LEVEL_FIRST)
     }
 
-    fn of(address: usize, level: u32) -> Self {
-        Self(address as u64 | u64::from(level) << LEVEL_SHIFT)
+    /// # Errors
+    /// `Invalid` for an address that does not fit below the level.
+    fn of(address: usize, level: u32) -> Result<Self, Stop> {
+        let address = address as u64;
+        if address >> LEVEL_SHIFT != 0 {
+            let what = format!(
+                "a HeapMap lies below address {:#x}, and this heap does not; create the heap at a lower address",
+                1u64 << LEVEL_SHIFT
+            );
+            return Err(HeapError::Invalid { what }.into());
+        }
+        Ok(Self(address | u64::from(level) << LEVEL_SHIFT))
     }
 
     /// The table that the word at `at` describes.
@@ -263,7 +273,7 @@ impl MapTable {
             level if level < PAGE_BITS => (1 << level, 2 << level),
             PAGE_BITS => {
                 let pages = tx.alloc([old.address() as u64, 0])?;
-                return Ok(Self::of(pages.address(), PAGE_BITS + 1));
+                return Self::of(pages.address(), PAGE_BITS + 1);
             }
             level => (1 << (level - PAGE_BITS), 2 << (level - PAGE_BITS)),
         };
@@ -273,7 +283,7 @@ impl MapTable {
             tx.write(new.add(at), word)?;
         }
         tx.free(old)?;
-        Ok(Self::of(new.address(), self.level() + 1))
+        Self::of(new.address(), self.level() + 1)
     }
 
     /// Frees the blocks of the table, but no bucket.
@@ -307,6 +317,18 @@ mod tests {
                     assert_eq!(found, expected, "tag {tag:#x} at {at}, {other:#x} behind it");
                 }
             }
+        }
+    }
+
+    /// CPUs with five levels of page tables have such addresses, and a pool can be created there.
+    #[test]
+    fn an_address_that_does_not_fit_below_the_level_is_refused() {
+        let last = (1usize << LEVEL_SHIFT) - 8;
+        let table = MapTable::of(last, LEVEL_MAX).unwrap();
+        assert_eq!((table.address(), table.level()), (last, LEVEL_MAX));
+        for address in [last + 8, 1 << 52, (1 << 55) + 4096] {
+            let stop = MapTable::of(address, LEVEL_FIRST).err().expect("it would name another place");
+            assert!(matches!(stop.error(), Some(HeapError::Invalid { .. })), "{address:#x}: {stop:?}");
         }
     }
 
