@@ -11,12 +11,15 @@ use mangrove_shadow::{AddressChoice, Create, Domain, Latency, LogLease, Medium, 
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::Ordering;
+use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 const RING_BYTES: u64 = 16 << 10;
 /// Where the first ring begins (docs/format/shadow.md).
 const AT_RINGS: u64 = 12288;
 const LINE: u64 = 64;
+/// For what must come, however busy the machine is.
+const PATIENCE: Duration = Duration::from_secs(300);
 
 fn options() -> Options {
     let options = Options::new().create(Create::IfMissing).medium(Medium::Emulated(Latency::new(0, 0)));
@@ -120,6 +123,45 @@ fn what_one_thread_deferred_is_flushed_by_the_next_owner_of_its_lease() {
     assert_eq!((cost.lines, cost.fences), (1, 0), "{cost:?}");
     let cost = medium.cost_of(|| commit(&mut lease, 16));
     assert_eq!((cost.lines, cost.fences), (3, 1), "{cost:?}");
+}
+
+/// The first commit that a log defers has its number already, and a thread waits for the next number: the wait ends,
+/// and it is the waiting thread that makes the first commit durable.
+#[test]
+fn a_wait_that_began_before_the_first_deferred_commit_covers_it() {
+    let (region, medium) = Counting::region(4 << 20, false);
+    let options = Options::new().address(AddressChoice::Anywhere).background(false).log_count(2);
+    let shadow = Shadow::on_region(region, &options.capacity(1 << 20).log_bytes(128 << 10)).unwrap();
+    shadow.grow(64 << 10).unwrap();
+    let mut lease = shadow.lease();
+    lease.word(shadow.base() as usize, 1);
+    lease.reserve().unwrap();
+    let first = lease.number().unwrap();
+    let ((waits, is_waiting), (done, is_done)) = (channel(), channel());
+    let (early, ended, lines) = std::thread::scope(|scope| {
+        let (shadow, medium) = (&shadow, &medium);
+        scope.spawn(move || {
+            let mut other = shadow.lease();
+            let next = seal(shadow, &mut other, 8, 1);
+            other.flush().unwrap();
+            other.publish();
+            waits.send(()).unwrap();
+            shadow.wait(next).unwrap();
+            done.send(shadow.is_durable(first)).unwrap();
+        });
+        is_waiting.recv_timeout(PATIENCE).unwrap();
+        // Long enough for a wait that does not wait.
+        let early = is_done.recv_timeout(Duration::from_millis(50));
+        lease.seal();
+        let sealed = medium.cost().lines;
+        lease.defer().unwrap();
+        let ended = is_done.recv_timeout(PATIENCE);
+        // Ends a wait that does not end by itself.
+        medium.deaf.store(ended.is_err(), Ordering::SeqCst);
+        (early, ended, medium.cost().lines - sealed)
+    });
+    assert!(early.is_err(), "it was told durable before it was in the log");
+    assert_eq!((ended, lines), (Ok(true), 1));
 }
 
 /// What is done, with a ticket.
