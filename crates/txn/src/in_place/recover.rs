@@ -38,7 +38,12 @@ pub(super) fn read(region: &Region, layout: &InPlaceLayout, path: &Path) -> Resu
         let Some(count) = layout.count_of(word(at + IN_ENTRY_COUNT)) else {
             return corrupt(at + IN_ENTRY_COUNT, "the count of an undo entry is damaged");
         };
-        if count != cleared + index + 1 {
+        let expected = cleared + index + 1;
+        if count > expected {
+            // Counts grow, and the first one is durable before an entry counts on from it.
+            return corrupt(AT_CLEARED, "the undo log's first count is older than its entries");
+        }
+        if count < expected {
             // Of an earlier transaction, or never stored.
             continue;
         }

@@ -269,6 +269,11 @@ fn a_damaged_undo_log_is_refused() {
         set_word(&damaged, AT_LOG + ENTRY_BYTES + IN_ENTRY_COUNT, 0);
         let error = options(domain).open(&damaged).unwrap_err();
         assert!(error.to_string().contains("an undo entry is damaged"), "{error}");
+        // A count of cleared entries that was lost: none would count, and the transaction would stay in part.
+        let damaged = crash(&copy);
+        set_word(&damaged, AT_CLEARED, 0);
+        let error = options(domain).open(&damaged).unwrap_err();
+        assert!(error.to_string().contains("older than its entries"), "{error}");
         is_filled(&copy, domain);
     });
 }
