@@ -450,6 +450,58 @@ fn a_child_that_undoes_a_body_writes_nothing_into_the_log() {
     assert_eq!(values(&options.open(&path).unwrap()), [1]);
 }
 
+/// In a child, what another thread of the parent's owned stays owned.
+#[test]
+fn a_child_that_is_forked_in_a_body_does_not_wait_for_a_thread_that_it_has_not() {
+    /// Ends a child that waits.
+    const SECONDS_MAX: u32 = 300;
+    let records = StmOptions { solo_after: None, ..StmOptions::default() };
+    let options = options(Medium::Emulated(Latency::new(0, 0))).executor(records).domain(Domain::Adr);
+    let folder = tempfile::tempdir().unwrap();
+    let heap = options.log_count(4).background(false).open(folder.path().join("heap")).unwrap();
+    let words: [Ptr<u64>; 2] = heap.transaction(|tx| Ok([tx.alloc_array(32)?, tx.alloc_array(32)?])).unwrap();
+    let ((owns, is_owned), (end, may_end)) = (channel(), channel::<()>());
+    std::thread::scope(|scope| {
+        let heap = &heap;
+        scope.spawn(move || {
+            let answer = heap.transaction(|tx| {
+                tx.write(words[0], 1)?;
+                owns.send(()).unwrap();
+                let _ = may_end.recv();
+                Ok(())
+            });
+            answer.unwrap();
+        });
+        is_owned.recv().unwrap();
+        let mut child = -1;
+        let answer = heap.transaction(|tx| {
+            tx.write(words[1], 2)?;
+            if child == -1 {
+                // SAFETY: the child leaves the body, which allocates little of the process's memory, and exits.
+                child = unsafe { libc::fork() };
+            }
+            if child == 0 {
+                // SAFETY: asks for a signal.
+                unsafe { libc::alarm(SECONDS_MAX) };
+                tx.write(words[0], 2)?;
+            }
+            Ok(())
+        });
+        if child == 0 {
+            let refused = matches!(answer, Err(HeapError::Forked));
+            // SAFETY: ends the child at once.
+            unsafe { libc::_exit(i32::from(!refused)) };
+        }
+        let mut status = -1;
+        // SAFETY: waits for the child.
+        unsafe { libc::waitpid(child, &raw mut status, 0) };
+        end.send(()).unwrap();
+        answer.unwrap();
+        assert_eq!(status, 0);
+    });
+    assert_eq!(heap.read(|tx| Ok([tx.read(words[0])?, tx.read(words[1])?])).unwrap(), [1, 2]);
+}
+
 #[test]
 fn a_retry_waits_for_a_change() {
     on_each(|options, path| {

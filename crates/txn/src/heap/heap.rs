@@ -299,6 +299,7 @@ impl Heap {
         let mut thread = self.thread()?;
         let Thread { handle, arena, refusal } = &mut *thread;
         let body = |tx: HeapTx<'_>| -> Result<T, Halt<Cancelled<E>>> {
+            self.stay::<E>()?;
             let answer = body(&mut Tx { tx, arena, refusal }).map_err(|cancel| self.halt(cancel))?;
             self.stay().map(|()| answer)
         };
@@ -324,6 +325,7 @@ impl Heap {
         let mut thread = self.thread()?;
         let Thread { handle, arena, refusal } = &mut *thread;
         let body = |tx: HeapTx<'_>| -> Result<T, Halt<Cancelled<E>>> {
+            self.stay::<E>()?;
             let answer = body(&mut Tx { tx, arena, refusal }).map_err(|cancel| self.halt(cancel))?;
             self.stay().map(|()| answer)
         };
@@ -361,7 +363,8 @@ impl Heap {
         }
     }
 
-    /// Undoes a transaction whose body has forked, in the child: on dax and emulated it has the parent's log.
+    /// Undoes a transaction whose body has forked, in the child: on dax and emulated it has the parent's log. Asked
+    /// before each attempt, too: what another thread of the parent's owns, no attempt of the child gets.
     #[inline(always)]
     fn stay<E>(&self) -> Result<(), Halt<Cancelled<E>>> {
         if self.process.is_here() {
