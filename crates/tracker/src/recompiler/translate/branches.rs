@@ -12,7 +12,7 @@ use super::emit::{AddressSegment, Base, Mem, reaches};
 use super::translate::{AfterBlock, Piece};
 use crate::recompiler::code_cache::blocks::Mode;
 use crate::recompiler::code_cache::cache::link;
-use crate::recompiler::run::context::{RCX, TARGETS};
+use crate::recompiler::run::context::{R11, RCX, TARGETS};
 use crate::recompiler::run::stubs;
 use crate::recompiler::state::{CallFailure, ExitReason, NativeLeaf, RecompilerState};
 use iced_x86::{Mnemonic, OpKind, Register};
@@ -296,7 +296,7 @@ impl RecompilerState {
         next: usize,
     ) {
         if let Some(slot) = slot {
-            const R11: u8 = 11; // belongs to the PLT by convention
+            // By convention r11 belongs to the PLT.
             let arena = self.cache.arena(piece.arena);
             let constant = arena.constant(function as u64);
             let code = &mut arena.hot;
@@ -317,8 +317,9 @@ impl RecompilerState {
         self.emit_native_call(piece, leaf, constant);
     }
 
-    /// Emits the call of the function whose address stands at `constant`, between the changes of its mark. r11 is
-    /// free on both sides, and the flags are, by the System V ABI.
+    /// Emits the call of the function whose address stands at `constant`, between the changes of its mark. They keep
+    /// every register: a compiler that sees the function lets its caller rely on those that the function leaves alone,
+    /// whatever the convention says (-fipa-ra of GCC). The flags are free on both sides, by the System V ABI.
     fn emit_native_call(&mut self, piece: &Piece, leaf: NativeLeaf, constant: usize) {
         let arena = self.cache.arena(piece.arena);
         let NativeLeaf::Marked(mark) = leaf else {
@@ -326,11 +327,9 @@ impl RecompilerState {
         };
         let mark = arena.constant(mark as u64);
         let code = &mut arena.hot;
-        code.rip(&[0x4c, 0x8b, 0x1d], mark); // mov r11, [mark]
-        code.bytes(&[0x49, 0xff, 0x03]); // inc qword [r11]
+        emit_change(code, mark, 0x03); // inc
         code.rip(&[0xff, 0x15], constant); // call
-        code.rip(&[0x4c, 0x8b, 0x1d], mark);
-        code.bytes(&[0x49, 0xff, 0x0b]); // dec qword [r11]
+        emit_change(code, mark, 0x0b); // dec
     }
 
     /// Emits the ordinary call out of line, for when the GOT slot has changed.
@@ -376,6 +375,14 @@ impl RecompilerState {
     }
 }
 
+/// Emits the increment or decrement, by its ModRM byte, of the word whose address stands at `mark`. Changes flags only.
+fn emit_change(code: &mut super::emit::Code, mark: usize, modrm: u8) {
+    code.store_low(at!(scratch_a), R11);
+    code.rip(&[0x4c, 0x8b, 0x1d], mark); // mov r11, [mark]
+    code.bytes(&[0x49, 0xff, modrm]); // inc or dec qword [r11]
+    code.load_low(R11, at!(scratch_a));
+}
+
 /// Emits a jump to the original target in rcx; the program's rcx is saved already.
 fn emit_lookup(code: &mut super::emit::Code, mode: Mode) {
     code.store_low(at!(branch_target), RCX);
@@ -416,5 +423,58 @@ fn operand(insn: &Insn) -> Mem {
             Register::GS => AddressSegment::Gs,
             _ => AddressSegment::Flat,
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::error::Error;
+    use crate::recompiler::recompiler::Recompiler;
+    use crate::tracker::Tracker;
+    use crate::write_set::write_set::WriteSet;
+    use std::ffi::c_void;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    static MARK: AtomicUsize = AtomicUsize::new(0);
+
+    // As a compiler makes them that sees both: the caller knows that the leaf leaves r11 alone. The leaf copies the
+    // mark, whose address is the argument's third word, to the second.
+    std::arch::global_asm!(
+        ".text",
+        ".p2align 4",
+        ".globl mangrove_test_marked_leaf",
+        ".hidden mangrove_test_marked_leaf",
+        "mangrove_test_marked_leaf:",
+        "mov rax, [rdi + 16]",
+        "mov rax, [rax]",
+        "mov [rdi + 8], rax",
+        "ret",
+        ".p2align 4",
+        ".globl mangrove_test_caller_of_leaf",
+        ".hidden mangrove_test_caller_of_leaf",
+        "mangrove_test_caller_of_leaf:",
+        "sub rsp, 8",
+        "mov r11d, 77",
+        "call mangrove_test_marked_leaf",
+        "mov [rdi], r11",
+        "add rsp, 8",
+        "ret",
+    );
+
+    unsafe extern "C" {
+        fn mangrove_test_marked_leaf(arg: *mut c_void);
+        fn mangrove_test_caller_of_leaf(arg: *mut c_void);
+    }
+
+    #[test]
+    fn a_marked_leaf_changes_no_register_that_its_caller_relies_on() {
+        let tracker = Recompiler::new().unwrap();
+        assert!(tracker.add_marked_leaf(mangrove_test_marked_leaf as *const () as usize, &MARK));
+        let mut writes = WriteSet::new(32).unwrap();
+        let mut words = [0, 0, MARK.as_ptr().expose_provenance() as u64];
+        let arg = words.as_mut_ptr().cast();
+        // SAFETY: the function's argument.
+        while unsafe { tracker.call(&mut writes, mangrove_test_caller_of_leaf, arg) } == Err(Error::Busy) {}
+        assert_eq!((words[0], words[1], MARK.load(Ordering::Relaxed)), (77, 1, 0));
     }
 }
