@@ -8,8 +8,9 @@
 //! Invariants:
 //! 1. The file `pool` says that the pool is being loaded from before the first byte of the data file until all of it
 //!    and its page checksums are durable. Durable-order: otherwise half a load would open.
-//! 2. A flush marks pages after what was stored there. So a page that a thread stores to while its checksum is
-//!    computed, or while it is written, is marked by the time the load ends: both are done again.
+//! 2. A flush marks pages after what was stored there. So a page that a thread stores to while it is copied is marked
+//!    by the time the load ends, and copied again. The data file gets the very copy whose checksum is noted: a store
+//!    that no flush follows, to a block that nothing uses any more, cannot part the two.
 //! 3. The medium gives a page's memory back only when the page is not marked and no thread stores to it: the data file
 //!    has the same bytes.
 //! 4. After the end, and after an error, nothing is written any more.
@@ -106,9 +107,14 @@ struct Lane {
     ahead: u64,
     /// Pages that wait to be written.
     run: PageRun,
-    /// Where a page lies while its checksum is computed.
-    page: Box<[u8; PAGE_BYTES]>,
+    /// The pages of `run` as they were when their checksums were computed.
+    copies: Vec<PageCopy>,
 }
+
+/// A page's bytes, where a write past the page cache can take them from.
+#[repr(C, align(4096))]
+#[derive(Clone, Copy)]
+struct PageCopy([u8; PAGE_BYTES]);
 
 /// Consecutive pages that are written together, whose checksums are known.
 #[derive(Clone, Copy, Default)]
@@ -131,8 +137,8 @@ pub(crate) fn open_bulk(
     let (capacity, files) = (memory.len() as u64, Arc::new(files));
     let lane = |number| {
         let (aged, waits, in_memory) = (Vec::new(), Vec::new(), Vec::new());
-        let page = Box::new([0; PAGE_BYTES]);
-        Mutex::new(Lane { number, aged, waits, in_memory, ahead: 0, run: PageRun::default(), page })
+        let copies = vec![PageCopy([0; PAGE_BYTES]); RUN_PAGES_MAX as usize];
+        Mutex::new(Lane { number, aged, waits, in_memory, ahead: 0, run: PageRun::default(), copies })
     };
     Ok(Arc::new(BulkMedium {
         memory,
@@ -420,11 +426,12 @@ impl BulkMedium {
             lane.run.first = first;
         }
         let mut is_hole = true;
-        for page in first..first + count {
+        for (page, at) in (first..first + count).zip(lane.run.count as usize..) {
+            let copy = &mut lane.copies[at].0;
             // SAFETY: inside the reservation: pages are marked below what was grown. Another thread may store to the
-            // page meanwhile, so it is not borrowed; then it is written again (invariant 2).
-            unsafe { copy_words(self.place(page), lane.page.as_mut_ptr(), PAGE_BYTES) };
-            let sum = page_checksum(&lane.page[..]);
+            // page meanwhile, so it is not borrowed; then it is copied again (invariant 2).
+            unsafe { copy_words(self.place(page), copy.as_mut_ptr(), PAGE_BYTES) };
+            let sum = page_checksum(&copy[..]);
             // What was never written is a hole, which reads as zeros.
             is_hole &= sum == 0 && self.sums.get(page) == 0;
             self.sums.set(page, sum);
@@ -442,9 +449,8 @@ impl BulkMedium {
             return Ok(());
         }
         let (offset, len) = (first * PAGE_BYTES as u64, count as usize * PAGE_BYTES);
-        // SAFETY: inside the reservation, as above. Only the system reads these bytes, and where another thread stores
-        // to them meanwhile, they are written again.
-        let bytes = unsafe { std::slice::from_raw_parts(self.place(first), len) };
+        // SAFETY: the lane's copies lie one after another, and a run has no more pages than there are copies.
+        let bytes = unsafe { std::slice::from_raw_parts(lane.copies.as_ptr().cast::<u8>(), len) };
         if count < RUN_PAGES_MIN {
             self.files.image.write_at(offset, bytes, here())?;
         } else {

@@ -8,7 +8,7 @@ use mangrove_pool::{
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -121,6 +121,33 @@ fn threads_that_store_while_pages_are_written_lose_nothing() {
             assert_eq!(found, 3 << 32 | page, "page {page}, thread {thread}");
         }
     }
+}
+
+/// As in a block that was freed before the commit: nothing depends on such a store, and none may damage the pool.
+#[test]
+fn a_store_that_no_flush_follows_does_not_part_a_page_from_its_checksum() {
+    const LEN: usize = 1 << 20;
+    let folder = folder();
+    let path = folder.path().join("p");
+    let base = Arc::new(AtomicUsize::new(0));
+    let stored_to = Arc::clone(&base);
+    let storage = hooked(move |access, name, offset| {
+        let base = stored_to.load(Ordering::Relaxed);
+        if access == Access::Write && name == "image" && base != 0 {
+            // SAFETY: a word of the region, on the first of the pages that are about to be written.
+            unsafe { std::ptr::with_exposed_provenance_mut::<u64>(base + offset as usize).write(!0) };
+        }
+    });
+    let pool = loading().background(false).storage(storage).open(&path).unwrap();
+    let region = pool.region();
+    region.grow(LEN as u64).unwrap();
+    region.write(0, &vec![7; LEN]);
+    region.flush(0, LEN);
+    base.store(region.base().expose_provenance(), Ordering::Relaxed);
+    pool.close().unwrap();
+    let report = Pool::check(&path).unwrap();
+    assert!(report.damage.is_empty(), "{report:?}");
+    assert_eq!(bytes_of(options().open(&path).unwrap().region(), LEN), vec![7; LEN]);
 }
 
 /// Pages that come faster than they are written would pile up in memory: giving memory back waits for the writer then,
