@@ -9,13 +9,14 @@
 //!    of a batch: it is never durable by itself, and never lost while the process lives.
 //! 3. The code that malloc runs here allocates nothing, takes no lock and uses no thread-local storage: each of the
 //!    three may call malloc. Growing the arena, which does all three, is the exception: it runs in `outside`, so its
-//!    own allocations are the process's.
+//!    own allocations are the process's. A free outside commands may wait until memory has been given back; the thread
+//!    that gives it back waits for no other.
 
 use crate::alloc::reports::Reports;
 use crate::alloc::write_fence;
 use crate::image::layout::{KEY_COUNT, StateHeader, ThreadKey};
 use mangrove_arena::{ArenaHeap, ArenaView, BadFree, MovePlan, SlabSurvey, Writes};
-use mangrove_sys::thread_mark;
+use mangrove_sys::{EventCount, thread_mark};
 use mangrove_tracker::WriteSet;
 pub use mangrove_tracker::in_tracked_call;
 use std::ops::Range;
@@ -38,6 +39,10 @@ struct Region {
     deferred_count: AtomicU64,
     /// Those of them that are free by now.
     deferred_freed: AtomicU64,
+    /// Threads that put a block on that stack, and [`FREES_WAIT`] while none may.
+    freeing: AtomicUsize,
+    /// Opened when they may again.
+    frees_go_on: EventCount,
     /// A command keeps its memory for the life of the process.
     is_kept: AtomicBool,
 }
@@ -52,8 +57,33 @@ impl Region {
             deferred: AtomicUsize::new(0),
             deferred_count: AtomicU64::new(0),
             deferred_freed: AtomicU64::new(0),
+            freeing: AtomicUsize::new(0),
+            frees_go_on: EventCount::new(),
             is_kept: AtomicBool::new(false),
         }
+    }
+}
+
+/// In [`Region::freeing`], above every number of threads.
+const FREES_WAIT: usize = 1 << (usize::BITS - 1);
+
+impl Region {
+    /// The calling thread may put a block on the stack until `end_free`. Waits while `without_frees` runs.
+    fn begin_free(&self) {
+        loop {
+            let event = self.frees_go_on.ticket();
+            // Acquire, with the Release in `without_frees`.
+            if self.freeing.fetch_add(1, Ordering::Acquire) & FREES_WAIT == 0 {
+                return;
+            }
+            self.end_free();
+            self.frees_go_on.wait(event);
+        }
+    }
+
+    fn end_free(&self) {
+        // Release, with the Acquire in `without_frees`.
+        self.freeing.fetch_sub(1, Ordering::Release);
     }
 }
 
@@ -119,6 +149,8 @@ pub(crate) fn forks() -> usize {
 /// mark.
 unsafe extern "C" fn after_fork_in_child() {
     FORKS.fetch_add(1, Ordering::Relaxed);
+    // Whoever frees, or has frees wait, is a thread of the parent.
+    REGIONS.iter().for_each(|region| region.freeing.store(0, Ordering::Relaxed));
     leave();
 }
 
@@ -197,6 +229,36 @@ impl Registration {
             }
             self.0.deferred_freed.fetch_add(1, Ordering::Relaxed);
         }
+    }
+
+    /// Runs `work`, which may undo stores that were not committed, while no thread frees blocks outside commands: such
+    /// frees wait. The list of those that were freed so before lies in the blocks themselves; it is as before when this
+    /// returns. No command may run.
+    pub(crate) fn without_frees<R>(&self, work: impl FnOnce() -> R) -> R {
+        let region = self.0;
+        region.freeing.fetch_or(FREES_WAIT, Ordering::Relaxed);
+        // Acquire, with the Release in `end_free`: the list is whole.
+        while region.freeing.load(Ordering::Acquire) != FREES_WAIT {
+            std::thread::yield_now();
+        }
+        let mut blocks = Vec::new();
+        let mut next = region.deferred.load(Ordering::Relaxed);
+        while next != 0 {
+            blocks.push(next);
+            // SAFETY: `defer` put a link into this block, which no thread has used since.
+            next = unsafe { (next as *const usize).read() };
+        }
+        let result = work();
+        for (at, &block) in blocks.iter().enumerate() {
+            write_fence::let_through(block);
+            let next = blocks.get(at + 1).copied().unwrap_or(0);
+            // SAFETY: as above.
+            unsafe { (block as *mut usize).write(next) };
+        }
+        // Release, with the Acquire in `begin_free`.
+        region.freeing.fetch_and(!FREES_WAIT, Ordering::Release);
+        region.frees_go_on.notify_all();
+        result
     }
 
     /// Blocks that were freed outside commands, ever.
@@ -501,6 +563,7 @@ fn defer(block: usize) {
     if view(block).is_none_or(|view| view.usable_bytes(block).is_none()) {
         fatal("free", block, BadFree::NotABlock);
     }
+    region.begin_free();
     region.deferred_count.fetch_add(1, Ordering::Relaxed);
     write_fence::let_through(block);
     let mut first = region.deferred.load(Ordering::Relaxed);
@@ -510,10 +573,11 @@ fn defer(block: usize) {
         unsafe { (block as *mut usize).write(first) };
         // Release, with the Acquire in `free_deferred`.
         match region.deferred.compare_exchange_weak(first, block, Ordering::Release, Ordering::Relaxed) {
-            Ok(_) => return,
+            Ok(_) => break,
             Err(now) => first = now,
         }
     }
+    region.end_free();
 }
 
 /// A program that frees what it does not have is wrong, and its next command would damage the state. So it ends, as

@@ -1,14 +1,17 @@
 //! Space that a state gives back: what comes back of it, what a crash keeps, and what a full disk refuses.
 
+use crate::alloc::split_allocation::mangrove_arena_free;
 use crate::image::image::{State, StateOptions};
 use crate::image::image_tests::{ONE, alloc, command, get, options, put, root};
 use crate::runtime::backing::Backing;
 use mangrove_pool::{Fault, FaultKind, Faulty, FaultyOperation, OsStorage};
-use mangrove_shadow::{Durability, Medium, Start};
+use mangrove_shadow::{Create, Durability, Medium, PoolConfig, Start};
 use mangrove_tracker::WriteSet;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::time::{Duration, Instant};
 
 /// Blocks, of several pages and of several to a page.
 const BLOCKS: usize = 1200;
@@ -42,7 +45,7 @@ fn fill(table: usize, block: usize, wrote: &mut dyn FnMut(usize, usize)) -> bool
 
 fn free(table: usize, block: usize, wrote: &mut dyn FnMut(usize, usize)) {
     // SAFETY: a block of `fill`, which nothing refers to any more.
-    unsafe { crate::alloc::split_allocation::mangrove_arena_free(get(table + block * 8) as *mut u8) };
+    unsafe { mangrove_arena_free(get(table + block * 8) as *mut u8) };
     put(table + block * 8, 0, wrote);
 }
 
@@ -244,4 +247,108 @@ fn a_full_disk_refuses_what_needs_space_again_and_nothing_else() {
         now.checkpoint().unwrap();
         Box::new(now).close().unwrap();
     }
+}
+
+/// What the blocks of `loaded` are full of.
+const LOADED: u64 = 0xabab_abab_abab_abab;
+
+/// A state that is loaded without a log, and blocks of it, of 64 KiB each.
+fn loaded(path: &Path, writes: &mut WriteSet) -> (State, Vec<usize>) {
+    let config = PoolConfig {
+        create: Create::New,
+        medium: Medium::File,
+        bulk_load: true,
+        capacity: Some(1 << 30),
+        ..PoolConfig::default()
+    };
+    // Without background threads a call of `page_out_loaded` writes what no command has changed since the last one.
+    let shadow = mangrove_shadow::Options::new().config(config).background(false);
+    let (state, opened) = State::open(path, &StateOptions { shadow, ..options() }).unwrap();
+    assert!(opened.new);
+    state.mark_initialised();
+    let mut blocks = Vec::new();
+    command(&state, writes, |wrote| {
+        for _ in 0..100 {
+            let at = alloc(64 << 10);
+            // SAFETY: a fresh block of this many bytes.
+            unsafe { std::ptr::write_bytes(at as *mut u8, 0xab, 64 << 10) };
+            wrote(at, 64 << 10);
+            blocks.push(at);
+        }
+    });
+    (state, blocks)
+}
+
+/// Memory is given back in pieces of 2 MiB, and written in blocks of 1 MiB.
+#[test]
+fn memory_that_is_given_back_takes_no_list_of_freed_blocks_with_it() {
+    let _one = ONE.lock();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("state");
+    let mut writes = WriteSet::new(32).unwrap();
+    let (state, blocks) = loaded(&path, &mut writes);
+    let base = state.roots() as usize & !4095;
+    let place = |block: usize| ((block - base) >> 21, (block - base) & ((2 << 20) - 1));
+    // One in the first half of a piece, and one in the other half.
+    let beside = |freed: usize| {
+        blocks.iter().copied().find(|&block| place(block).0 == place(freed).0 && place(block).1 >= 1 << 20)
+    };
+    let early = blocks.iter().copied().filter(|&block| place(block).0 > 0 && place(block).1 < 512 << 10);
+    let mut pairs = early.filter_map(|block| beside(block).map(|beside| (block, beside)));
+    let (freed, beside) = pairs.next().unwrap();
+    state.page_out_loaded().unwrap();
+    command(&state, &mut writes, |wrote| put(beside, 5, wrote));
+    // This writes the first half alone.
+    state.page_out_loaded().unwrap();
+    // SAFETY: in use, and no longer needed; the other is the free block's own memory.
+    unsafe {
+        mangrove_arena_free(freed as *mut u8);
+        ((freed + 8192) as *mut u64).write(1);
+    }
+    assert!(state.has_deferred() && get(freed) == 0, "the last of the list");
+    state.page_out_loaded().unwrap();
+    assert_eq!(get(freed + 8192), LOADED, "the piece was not given back");
+    assert_eq!(get(freed), 0, "the list leads elsewhere");
+    command(&state, &mut writes, |_| ());
+    assert!(!state.has_deferred() && state.check().is_empty());
+    let left = state.stat().arena.blocks;
+    assert_eq!(left, 1 + 99, "the table of modules and the others");
+    Box::new(state).close().unwrap();
+    let (state, opened) = State::open(&path, &file_options(Start::Read)).unwrap();
+    assert!(!opened.new && state.check().is_empty());
+    assert_eq!((state.stat().arena.blocks, get(beside), get(beside + 8)), (left, 5, LOADED));
+}
+
+/// Whether a thread of this process sleeps in the system.
+fn is_asleep(thread: i32) -> bool {
+    let told = std::fs::read_to_string(format!("/proc/self/task/{thread}/stat")).unwrap_or_default();
+    told.rsplit(") ").next().is_some_and(|state| state.starts_with('S'))
+}
+
+#[test]
+fn a_free_outside_commands_waits_while_memory_is_given_back() {
+    let _one = ONE.lock();
+    let folder = tempfile::tempdir().unwrap();
+    let mut writes = WriteSet::new(32).unwrap();
+    let (state, blocks) = loaded(&folder.path().join("state"), &mut writes);
+    let (number, block) = (AtomicI32::new(0), blocks[0]);
+    let begun = Instant::now();
+    std::thread::scope(|scope| {
+        state.registration().without_frees(|| {
+            let thread = scope.spawn(|| {
+                // SAFETY: asks.
+                number.store(unsafe { libc::gettid() }, Ordering::Relaxed);
+                // SAFETY: in use, and no longer needed.
+                unsafe { mangrove_arena_free(block as *mut u8) };
+            });
+            while !thread.is_finished() && !is_asleep(number.load(Ordering::Relaxed)) {
+                assert!(begun.elapsed() < Duration::from_secs(300), "it neither waits nor frees");
+                std::thread::yield_now();
+            }
+            assert!(!thread.is_finished() && !state.has_deferred(), "it did not wait");
+        });
+    });
+    assert!(state.has_deferred());
+    command(&state, &mut writes, |_| ());
+    assert!(!state.has_deferred() && state.check().is_empty());
 }

@@ -363,6 +363,11 @@ impl State {
         }
     }
 
+    #[cfg(test)]
+    pub(super) fn registration(&self) -> &Registration {
+        &self.registration
+    }
+
     /// The faults of the state's own structures, as messages. No command may run.
     pub(crate) fn check(&self) -> Vec<String> {
         self.heap.check()
@@ -461,8 +466,8 @@ impl Backing for State {
     }
 
     fn page_out_loaded(&self) -> Result<()> {
-        // SAFETY: only commands store and commit, and none runs.
-        Ok(unsafe { self.shadow.page_out_loaded() }?)
+        // SAFETY: only commands and frees outside them store, only commands commit, and none of them runs.
+        Ok(self.registration.without_frees(|| unsafe { self.shadow.page_out_loaded() })?)
     }
 
     #[inline]

@@ -430,7 +430,8 @@ impl Runtime {
         }
         let mut given = Ok(());
         self.combiner.exclusive(|| {
-            // Blocks that were freed outside commands have their list in themselves, and no flush knows of that.
+            // Blocks that were freed outside commands have their list in themselves, and no flush knows of that. These
+            // go; those that other threads free meanwhile get their list again.
             let freed = if self.executor.has_deferred() {
                 // SAFETY: alone, and no batch is open.
                 unsafe { self.executor.commit_batch(0) }.map(drop)
