@@ -126,14 +126,18 @@ impl Worker {
 
     /// Woken: for new clients, a stop, or durability reached.
     fn handle_wake(&mut self) {
-        let arrived = std::mem::take(&mut *self.shared.loops[self.number].arriving.lock());
-        for stream in arrived {
-            self.welcome(stream);
-        }
+        self.welcome_arrived();
         for index in 0..self.connections.len() {
             if self.connections[index].as_ref().is_some_and(|c| c.output.waits_for().is_some()) {
                 self.list(index);
             }
+        }
+    }
+
+    fn welcome_arrived(&mut self) {
+        let arrived = std::mem::take(&mut *self.shared.loops[self.number].arriving.lock());
+        for stream in arrived {
+            self.welcome(stream);
         }
     }
 
@@ -184,8 +188,10 @@ impl Worker {
         }
     }
 
-    /// Shutdown: what was received in full is still processed and answered.
+    /// Shutdown: what was received in full is still processed and answered, also of clients that arrived after the
+    /// loop was last woken. None arrives any more.
     fn drain(&mut self) {
+        self.welcome_arrived();
         self.draining = Some(self.now + self.shared.options.shutdown_max);
         for index in 0..self.connections.len() {
             self.list(index);
@@ -359,16 +365,39 @@ mod tests {
     use std::io::{Read, Write};
     use std::os::unix::net::UnixStream;
 
-    /// The other end of a client that connects and sends something.
-    fn arrive(worker: &mut Worker, says: &[u8]) -> UnixStream {
+    /// The other end of a client that was accepted for the loop, which does not know of it yet, and sends something.
+    fn accept(worker: &Worker, says: &[u8]) -> UnixStream {
         let (ours, mut theirs) = UnixStream::pair().unwrap();
         theirs.write_all(says).unwrap();
         ours.set_nonblocking(true).unwrap();
         let ours = Stream::Unix(mio::net::UnixStream::from_std(ours));
         worker.shared.clients.fetch_add(1, Ordering::Relaxed);
         worker.shared.loops[0].arriving.lock().push(ours);
+        theirs
+    }
+
+    /// As `accept`; the loop is woken.
+    fn arrive(worker: &mut Worker, says: &[u8]) -> UnixStream {
+        let theirs = accept(worker, says);
         worker.handle_wake();
         theirs
+    }
+
+    #[test]
+    fn a_client_that_was_accepted_just_before_a_stop_is_answered() {
+        let mut ready = ready();
+        let (shared, poll) = (Arc::clone(&ready.shared), ready.polls.remove(0));
+        let client = shared.runtime.client().unwrap();
+        let mut worker = Worker::new(shared, 0, poll, client);
+        worker.handle_wake();
+        let mut theirs = accept(&worker, b"inc\n");
+        worker.drain();
+        while !worker.active.is_empty() {
+            worker.turn();
+        }
+        let mut told = String::new();
+        theirs.read_to_string(&mut told).unwrap();
+        assert_eq!(told, "1\n");
     }
 
     #[test]
