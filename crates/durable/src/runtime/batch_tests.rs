@@ -205,6 +205,24 @@ fn with_an_interval_waits_return_at_once_and_the_descriptor_tells() {
 }
 
 #[test]
+fn the_descriptor_tells_that_the_medium_failed_though_nothing_was_wanted() {
+    for gated in [true, false] {
+        let (runtime, fake) = fake_runtime(gated);
+        let [a, ..] = cells();
+        let fd = runtime.notify_fd().unwrap();
+        call(&runtime, a).unwrap();
+        runtime.batch_commit().unwrap();
+        runtime.sync().unwrap();
+        assert!(is_readable(fd, LONG));
+        assert_eq!(take(fd), 1);
+        fake.poison();
+        assert!(is_readable(fd, LONG), "gated: {gated}");
+        assert!(take(fd) == 1 && runtime.failure().is_some());
+        assert!(call(&runtime, a).is_err() && !is_readable(fd, MOMENT), "once");
+    }
+}
+
+#[test]
 fn half_a_command_ends_the_batch() {
     let (runtime, fake) = fake_runtime(true);
     let [a, ..] = cells();

@@ -3,7 +3,7 @@
 //! Invariants:
 //! 1. A ticket that was wanted becomes durable without another call, or the medium fails.
 //! 2. The descriptor becomes readable after a wanted ticket has become durable that was not when it was wanted, and
-//!    once after the medium has failed; never else.
+//!    after the medium has failed, whether a ticket was wanted or not; never else.
 //! 3. The thread has ended before the executor moves or ends.
 
 use crate::alloc::split_allocation;
@@ -20,6 +20,9 @@ use std::time::Duration;
 
 /// With durability by interval: how often the thread looks what has become durable.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
+/// While nothing is wanted: how often the thread looks whether the medium has failed. An error in the background wakes
+/// nobody.
+const LOOK_AT_MEDIUM_EVERY: Duration = Duration::from_secs(1);
 
 /// What the thread shares with its users.
 struct Wanted {
@@ -107,7 +110,7 @@ impl Drop for Notifier {
 
 impl Wanted {
     fn run(&self, executor: &BatchExecutor, gated: bool) {
-        let mut told = 0;
+        let (mut told, mut told_failure) = (0, false);
         loop {
             let event = self.event.ticket();
             // Acquire, with the Release in `drop`.
@@ -117,7 +120,11 @@ impl Wanted {
             // SeqCst: see `want`.
             let wanted = self.ticket.load(Ordering::SeqCst);
             if wanted <= told {
-                self.sleep(event, told);
+                if !told_failure && medium_failed(executor) {
+                    told_failure = true;
+                    self.tell();
+                }
+                self.sleep(event, told, (!told_failure).then_some(LOOK_AT_MEDIUM_EVERY));
                 continue;
             }
             if gated {
@@ -139,12 +146,15 @@ impl Wanted {
         }
     }
 
-    /// Sleeps until a ticket beyond `told` is wanted, or the thread shall end.
-    fn sleep(&self, event: u32, told: u64) {
+    /// Sleeps until a ticket beyond `told` is wanted, the thread shall end, or `limit` has passed.
+    fn sleep(&self, event: u32, told: u64, limit: Option<Duration>) {
         // SeqCst: see `want`.
         self.sleeps.store(true, Ordering::SeqCst);
         if self.ticket.load(Ordering::SeqCst) <= told {
-            self.event.wait(event);
+            match limit {
+                Some(limit) => _ = self.event.wait_for(event, limit),
+                None => self.event.wait(event),
+            }
         }
         self.sleeps.store(false, Ordering::SeqCst);
     }
@@ -155,6 +165,12 @@ impl Wanted {
         // SAFETY: eight bytes of this function. It fails only when 2^64 - 2 events were never read.
         let _ = unsafe { libc::write(self.descriptor.as_raw_fd(), (&raw const one).cast(), 8) };
     }
+}
+
+/// Whether the medium has failed, though no call may have met that; from now on each does.
+fn medium_failed(executor: &BatchExecutor) -> bool {
+    let has_failed = executor.medium_failed() || executor.backing().poisoned().is_some();
+    has_failed && executor.refusal().is_some()
 }
 
 fn event_descriptor() -> io::Result<OwnedFd> {
