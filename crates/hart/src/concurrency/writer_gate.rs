@@ -209,3 +209,60 @@ impl Drop for ExclusivePermit<'_> {
         self.gate.closed.store(false, Ordering::Release);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+    use std::sync::OnceLock;
+    use std::time::{Duration, Instant};
+
+    #[test]
+    fn who_closes_the_gate_waits_for_the_writes_under_way() {
+        let gate = WriterGate::new(AsymmetricBarrier::detect());
+        let permit = gate.enter();
+        let is_alone = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let _exclusive = gate.close();
+                is_alone.store(true, Ordering::SeqCst);
+            });
+            while !gate.closed.load(Ordering::SeqCst) {
+                std::thread::yield_now();
+            }
+            for _ in 0..10_000 {
+                assert!(!is_alone.load(Ordering::SeqCst), "a write is under way");
+                std::thread::yield_now();
+            }
+            drop(permit);
+        });
+        assert!(is_alone.load(Ordering::SeqCst));
+    }
+
+    /// Whether the thread in this directory of /proc sleeps in the system.
+    fn is_asleep(thread: &Path) -> bool {
+        let told = std::fs::read_to_string(Path::new("/proc").join(thread).join("stat")).unwrap_or_default();
+        told.rsplit(") ").next().is_some_and(|state| state.starts_with('S'))
+    }
+
+    #[test]
+    fn a_closed_gate_keeps_writers_out() {
+        let gate = WriterGate::new(AsymmetricBarrier::detect());
+        let (number, has_entered) = (OnceLock::new(), AtomicBool::new(false));
+        let (exclusive, begun) = (gate.close(), Instant::now());
+        std::thread::scope(|scope| {
+            let writer = scope.spawn(|| {
+                number.set(std::fs::read_link("/proc/thread-self").unwrap()).unwrap();
+                let _permit = gate.enter();
+                has_entered.store(true, Ordering::SeqCst);
+            });
+            while !writer.is_finished() && !number.get().is_some_and(|number| is_asleep(number)) {
+                assert!(begun.elapsed() < Duration::from_secs(300), "it neither waits nor enters");
+                std::thread::yield_now();
+            }
+            assert!(!has_entered.load(Ordering::SeqCst), "a write began");
+            drop(exclusive);
+        });
+        assert!(has_entered.load(Ordering::SeqCst));
+    }
+}
