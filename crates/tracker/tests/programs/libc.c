@@ -26,6 +26,7 @@
 #include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/uio.h>
+#include <sys/un.h>
 #include <threads.h>
 #include <time.h>
 #include <unistd.h>
@@ -132,6 +133,12 @@ void exact_kernel(void *a) {
     struct sock_filter code[3] = {{0x20, 0, 0, 4}, {0x15, 0, 0, 9}, {6, 0, 0, 1}}; struct sock_fprog filter = {3, code};
     socklen_t length = 10; if (setsockopt(sv[0], SOL_SOCKET, SO_ATTACH_FILTER, &filter, sizeof filter) ||
         getsockopt(sv[0], SOL_SOCKET, 26, exact_area + 2048, &length) || length != 3) abort();
+    int from = socket(AF_UNIX, SOCK_DGRAM, 0), to = socket(AF_UNIX, SOCK_DGRAM, 0);
+    struct sockaddr_un name = {.sun_family = AF_UNIX}; length = sizeof name; /* the kernel chooses names of 8 bytes */
+    if (bind(from, (void *)&name, sizeof name.sun_family) || bind(to, (void *)&name, sizeof name.sun_family) ||
+        getsockname(to, (void *)&name, &length) || sendto(from, "named", 5, 0, (void *)&name, length) != 5 ||
+        recvmsg(to, (struct msghdr *)(exact_area + 3200), 0) != 5) abort();
+    close(from); close(to);
     close(fd); close(p[0]); close(p[1]); close(sv[0]); close(sv[1]);
 }
 /* Called natively before: the first descriptor is never open, the others are -1; buffers have 8 bytes. */
@@ -143,6 +150,8 @@ void exact_prepare(void *a) {
     for (int i = 0; i < 4; i++)
         ((struct mmsghdr *)(exact_area + 512 + i / 2 * 512))[i % 2] =
             (struct mmsghdr){.msg_hdr = {.msg_iov = &parts[i], .msg_iovlen = 1}};
+    *(struct msghdr *)(exact_area + 3200) = (struct msghdr){
+        .msg_name = exact_area + 3072, .msg_namelen = 4, .msg_iov = &parts[2], .msg_iovlen = 1};
 }
 /* Stores as told, each of a kind and a width; 0, 0, 0 ends the list. */
 char exact_large[1 << 19] __attribute__((aligned(4096))); struct exact_store { int kind, offset, len; };

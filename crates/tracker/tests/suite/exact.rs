@@ -5,7 +5,7 @@ use super::library::Library;
 use mangrove_tracker::{Tracker, WriteSet};
 
 /// Offset and bytes of what `exact_kernel` in libc.c has the kernel write into `exact_area`.
-pub(crate) const WRITTEN: [(usize, usize); 10] = [
+pub(crate) const WRITTEN: [(usize, usize); 13] = [
     // revents, twice
     (64 + 6, 2),
     (72 + 6, 2),
@@ -21,6 +21,10 @@ pub(crate) const WRITTEN: [(usize, usize); 10] = [
     (1088 + 56, 4),
     // three instructions of a filter
     (2048, 24),
+    // as much of a longer name as there is space for; its length; msg_controllen and half of the word of msg_flags
+    (3072, 4),
+    (3200 + 8, 4),
+    (3200 + 40, 12),
 ];
 
 /// Makes the calls and returns what went wrong.

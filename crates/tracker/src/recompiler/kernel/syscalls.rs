@@ -49,11 +49,16 @@ impl RecompilerState {
 
     /// Makes the call. It writes `outs`, or `otherwise` if it fails.
     fn make_plain(&mut self, number: i64, args: [u64; 6], outs: &[Out], otherwise: &[Out]) -> i64 {
-        // Socket lengths before the call: the kernel writes no more than that.
+        // Socket lengths before the call: the kernel writes no more than that, though it may say more afterwards.
         let mut before = [0usize; 6];
         for out in outs {
-            if let Size::Socket(at) | Size::SocketOption(at) = out.1 {
-                before[usize::from(at)] = read_u32(args[usize::from(at)]);
+            let (from, offset) = match out.1 {
+                Size::Socket(at) | Size::SocketOption(at) => (usize::from(at), 0),
+                Size::Message => (usize::from(out.0), offset_of!(libc::msghdr, msg_namelen) as u64),
+                _ => continue,
+            };
+            if args[from] != 0 {
+                before[from] = read_u32(args[from] + offset);
             }
         }
         // SAFETY: the program's own call with its own arguments.
@@ -92,13 +97,13 @@ impl RecompilerState {
                     * socket_option_unit(arg(1), arg(2))
             }
             Size::Vector(at) => return self.record_vector(addr, arg(at), got),
-            Size::Message => return self.record_message(addr, got),
+            Size::Message => return self.record_message(addr, got, before[usize::from(out.0)]),
             Size::Messages | Size::MessageLengths => {
                 for idx in 0..got {
                     let header = addr + idx * size_of::<libc::mmsghdr>();
                     let length = header + offset_of!(libc::mmsghdr, msg_len);
                     if out.1 == Size::Messages {
-                        self.record_message(header, read_u32(length as u64));
+                        self.record_message(header, read_u32(length as u64), usize::MAX);
                     }
                     self.record(length, 4);
                 }
@@ -121,12 +126,13 @@ impl RecompilerState {
         }
     }
 
-    fn record_message(&mut self, header: usize, got: usize) {
+    /// A message of `got` bytes, with space for so many bytes of its sender's name.
+    fn record_message(&mut self, header: usize, got: usize, name_bytes_max: usize) {
         // SAFETY: the kernel has just used this header.
         let message = unsafe { std::ptr::with_exposed_provenance::<libc::msghdr>(header).read() };
         self.record_vector(message.msg_iov.addr(), message.msg_iovlen, got);
         if !message.msg_name.is_null() {
-            self.record(message.msg_name.addr(), message.msg_namelen as usize);
+            self.record(message.msg_name.addr(), (message.msg_namelen as usize).min(name_bytes_max));
             self.record(header + offset_of!(libc::msghdr, msg_namelen), 4);
         }
         if !message.msg_control.is_null() {
