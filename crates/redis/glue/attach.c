@@ -37,6 +37,20 @@ void __wrap_moduleLoadFromQueue(void) {
     __real_moduleLoadFromQueue();
 }
 
+/* The first start takes one file. What the configuration passes over would never be taken: the state counts from then
+ * on. */
+static void check_import(void) {
+    bool has_aof = import_finds_aof();
+    if (server.aof_state == AOF_OFF && has_aof)
+        refuse("the state in %s is new, and beside it is an append-only file (%s or %s), which a start without "
+               "appendonly yes would ignore: start with appendonly yes to import it, or move it away", settings.state,
+               server.aof_dirname, server.aof_filename);
+    if (server.aof_state != AOF_OFF && !has_aof && access(server.rdb_filename, F_OK) == 0)
+        refuse("the state in %s is new, and beside it is %s but no append-only file, so a start with appendonly yes "
+               "would begin empty: start with appendonly no to import %s, or move it away", settings.state,
+               server.rdb_filename, server.rdb_filename);
+}
+
 static void check_configuration(void) {
     if (server.dbnum > DATABASES_MAX) refuse("at most %d databases are possible (databases)", DATABASES_MAX);
     if (server.active_defrag_enabled) refuse("activedefrag is refused: it moves values outside of commands");
@@ -55,6 +69,7 @@ static void check_configuration(void) {
         refuse("the import of the append-only file was cut short, so the state in %s has nothing of it: start with "
                "appendonly yes to begin the import again, or move the append-only file away to start empty",
                settings.state);
+    if (!root->loaded) check_import();
 }
 
 void __real_aofLoadManifestFromDisk(void);

@@ -15,6 +15,8 @@ use std::time::{Duration, Instant};
 
 const DUMP: &str = "update.rdb";
 const SOCKET: &str = "update.sock";
+/// No append-only file has this name.
+const NO_FILE: &str = "update.aof";
 /// A server that answers nothing for so long, not even that it loads, is taken for one that hangs.
 const SILENCE_MAX: Duration = Duration::from_secs(600);
 
@@ -170,6 +172,8 @@ impl Server {
             "--daemonize",
             "no",
         ]);
+        // The state is newer than a file that its first start imported.
+        server.args(["--appenddirname", NO_FILE, "--appendfilename", NO_FILE]);
         server.args([
             "--appendonly",
             "no",

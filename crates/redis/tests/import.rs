@@ -83,6 +83,34 @@ fn a_state_starts_empty_when_the_file_of_its_import_has_been_taken_away() {
     assert_eq!(server.ask(&[b"DBSIZE"]).as_deref(), Some(":0\r\n"));
 }
 
+/// The state counts after its first start, so what that passes over would be lost without a word.
+#[test]
+fn a_first_start_passes_over_no_file_that_is_there() {
+    if !is_built() {
+        return;
+    }
+    let place = tempfile::tempdir().unwrap();
+    let dir = place.path();
+    append_only_file(dir);
+    let appendonly = ["--appendonly", "yes"];
+    let (code, said) = refused(dir, &[]);
+    assert!(code == Some(2) && said.contains("start with appendonly yes to import it"), "{code:?}: {said}");
+    let server = Server::serving(dir, &appendonly);
+    assert_eq!(server.ask(&[b"DBSIZE"]), Some(format!(":{KEYS}\r\n")));
+    assert_eq!(server.ask(&[b"SAVE"]).as_deref(), Some("+OK\r\n"));
+    drop(server);
+    // Now the file does not matter.
+    drop(Server::serving(dir, &[]));
+
+    let other = tempfile::tempdir().unwrap();
+    std::fs::copy(dir.join("dump.rdb"), other.path().join("dump.rdb")).unwrap();
+    let (code, said) = refused(other.path(), &appendonly);
+    let expected = "start with appendonly no to import dump.rdb";
+    assert!(code == Some(2) && said.contains(expected), "{code:?}: {said}");
+    let server = Server::serving(other.path(), &[]);
+    assert_eq!(server.ask(&[b"DBSIZE"]), Some(format!(":{KEYS}\r\n")));
+}
+
 /// A line without its end; none when the connection has ended.
 fn line(from: &mut impl BufRead) -> Option<String> {
     let mut line = String::new();

@@ -203,6 +203,8 @@ fn an_update_names_what_the_configuration_forbids_it_and_does_without_an_acl_fil
     }
     let users = place.path().join("users.acl");
     std::fs::write(&users, "user default off\nuser bob on >pw ~* &* +@all\n").unwrap();
+    // The new state does not begin with what the old one was made of.
+    std::fs::write(dir.join("appendonly.aof"), "").unwrap();
     let output = update(&format!("aclfile {}\nrename-command SHUTDOWN shutdown2\n", users.display()));
     assert!(output.status.success(), "{}", text(&output));
 }
