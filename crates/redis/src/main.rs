@@ -12,6 +12,7 @@ mod daemon;
 mod detached;
 mod lock;
 mod metrics;
+mod pattern;
 mod request;
 mod start;
 mod stat;

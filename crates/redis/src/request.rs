@@ -1,6 +1,7 @@
 //! What is asked for: options of ours, and Valkey's directives from its configuration file and the command line,
 //! the last one counting. Directives that a durable server refuses end here, with a message.
 
+use crate::pattern;
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 
@@ -77,11 +78,11 @@ impl Request {
             directives: Vec::new(),
             from_file: 0,
         };
-        let mut rest = given;
+        let (mut rest, mut included) = (given, 0);
         if let [file, others @ ..] = given
             && !file.starts_with('-')
         {
-            request.read(Path::new(file), &mut 0)?;
+            request.read(Path::new(file), &mut included)?;
             request.arguments.push(file.clone());
             rest = others;
         }
@@ -93,7 +94,7 @@ impl Request {
                 is_first_dir = false;
                 seen_from_here(&mut words)?;
             }
-            request.take(&words)?;
+            request.take(&words, &mut included)?;
         }
         if request.last("save").is_none() {
             let defaults = ["--save".to_owned(), String::new()];
@@ -141,7 +142,7 @@ impl Request {
     }
 
     /// One line: a directive of Valkey's, whose words are passed on as they are, or an option of ours.
-    fn take(&mut self, words: &[String]) -> Result<()> {
+    fn take(&mut self, words: &[String], included: &mut usize) -> Result<()> {
         let text = words.join(" ");
         let text = text.strip_prefix("--").unwrap_or(&text);
         let (name, value) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
@@ -167,6 +168,10 @@ impl Request {
                 _ => return usage(format!("--metrics-port {value}: this is no port")),
             },
             "metrics-bind" => self.metrics_bind = Some(value.to_owned()),
+            _ if name.eq_ignore_ascii_case("include") => {
+                self.include(value, included)?;
+                self.arguments.extend_from_slice(words);
+            }
             _ => {
                 self.directives.push((name.to_lowercase(), value.to_owned()));
                 self.arguments.extend_from_slice(words);
@@ -191,8 +196,8 @@ impl Request {
             }
             let (name, value) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
             let value = value.trim().trim_matches(['"', '\'']);
-            if name.eq_ignore_ascii_case("include") && !value.contains(['*', '?', '[']) {
-                self.read(Path::new(value), included)?;
+            if name.eq_ignore_ascii_case("include") {
+                self.include(value, included)?;
             } else if let Some(own) = OWN.iter().find(|own| name.eq_ignore_ascii_case(own)) {
                 return usage(format!(
                     "{}, line {number}: {own} is an option of mangrove redis and no directive of Valkey's: remove the \
@@ -204,6 +209,21 @@ impl Request {
             }
         }
         Ok(())
+    }
+
+    /// Reads what an `include` names: a file, or all that match a pattern. The server has gone into the last `dir` by
+    /// then, and looks from there.
+    fn include(&mut self, value: &str, included: &mut usize) -> Result<()> {
+        let base = self.named_dir();
+        if !pattern::is_pattern(value) {
+            return self.read(&base.join(value), included);
+        }
+        if pattern::is_unknown(value) {
+            return usage(format!(
+                "include {value}: patterns with backslashes or classes of characters are refused: name the files"
+            ));
+        }
+        pattern::files(&base, value).iter().try_for_each(|file| self.read(file, included))
     }
 
     fn refuse_directives(&self) -> Result<()> {
@@ -335,6 +355,30 @@ mod tests {
         let request = parse(&[outer.to_str().unwrap()]).unwrap();
         assert_eq!(request.last("dir"), Some("/in"));
         assert_eq!(request.arguments, [outer.to_str().unwrap()], "save is set in the file");
+    }
+
+    /// The state would lie in another directory than the server works in.
+    #[test]
+    fn a_dir_counts_in_a_file_that_a_pattern_or_the_command_line_includes() {
+        let place = tempfile::tempdir().unwrap();
+        let parts = place.path().join("conf.d");
+        std::fs::create_dir(&parts).unwrap();
+        for (name, dir) in [("10-a.conf", "/first"), ("20-b.conf", "/second"), ("30.txt", "/text")] {
+            std::fs::write(parts.join(name), format!("dir {dir}\n")).unwrap();
+        }
+        let outer = place.path().join("v.conf");
+        // Seen from the directory that is named before.
+        let text = format!("dir {}\ninclude conf.d/*.conf\n", place.path().display());
+        std::fs::write(&outer, &text).unwrap();
+        let request = parse(&[outer.to_str().unwrap()]).unwrap();
+        assert_eq!(request.named_dir(), Path::new("/second"));
+        std::fs::write(&outer, text + "include none/*.conf\n").unwrap();
+        let error = parse(&[outer.to_str().unwrap(), "--include", "/a/[[:alpha:]]"]).unwrap_err();
+        assert!(error.is::<Usage>(), "{error:#}");
+        let first = format!("{}/[0-1]?-a.conf", parts.display());
+        let request = parse(&["--include", &first]).unwrap();
+        assert_eq!(request.last("dir"), Some("/first"));
+        assert_eq!(request.arguments, ["--save", "", "--include", &first]);
     }
 
     #[test]

@@ -1,0 +1,127 @@
+//! The files that an `include` with a pattern names: as the server finds them, by glob(3) in the C locale.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// Whether the server takes the value of an `include` for a pattern.
+pub(crate) fn is_pattern(value: &str) -> bool {
+    value.contains(['*', '?', '['])
+}
+
+/// Whether `files` does not know what the pattern means: it escapes a character, or names a class of them.
+pub(crate) fn is_unknown(pattern: &str) -> bool {
+    ["\\", "[:", "[.", "[="].iter().any(|sign| pattern.contains(sign))
+}
+
+/// Seen from `base`, in the order of their names. Directories are left out; what cannot be looked into has none.
+pub(crate) fn files(base: &Path, pattern: &str) -> Vec<PathBuf> {
+    let begin = if pattern.starts_with('/') { Path::new("/") } else { base };
+    let mut found = vec![begin.to_owned()];
+    for part in pattern.split('/').filter(|part| !part.is_empty()) {
+        found = found.iter().flat_map(|place| beneath(place, part)).collect();
+    }
+    found.retain(|place| place.exists() && !place.is_dir());
+    found.sort_by(|a, b| a.as_os_str().cmp(b.as_os_str()));
+    found
+}
+
+/// What a part of a pattern, between two slashes, names in a directory.
+fn beneath(dir: &Path, part: &str) -> Vec<PathBuf> {
+    if !is_pattern(part) {
+        return vec![dir.join(part)];
+    }
+    let Ok(entries) = std::fs::read_dir(dir) else { return Vec::new() };
+    let names = entries.flatten().map(|entry| entry.file_name());
+    names.filter(|name| is_named(part, name)).map(|name| dir.join(name)).collect()
+}
+
+fn is_named(part: &str, name: &OsStr) -> bool {
+    let (part, name) = (part.as_bytes(), name.as_bytes());
+    // The period that hides a file must be named.
+    (!name.starts_with(b".") || part.starts_with(b".")) && matches(part, name)
+}
+
+fn matches(pattern: &[u8], name: &[u8]) -> bool {
+    match (pattern, name) {
+        ([], []) => true,
+        ([b'*', rest @ ..], _) => (0..=name.len()).any(|skipped| matches(rest, &name[skipped..])),
+        ([b'?', rest @ ..], [_, others @ ..]) => matches(rest, others),
+        ([b'[', rest @ ..], [first, others @ ..]) => match take_set(rest, *first) {
+            Some((is_in, behind)) => is_in && matches(behind, others),
+            // A bracket that nothing closes stands for itself.
+            None => *first == b'[' && matches(rest, others),
+        },
+        ([one, rest @ ..], [first, others @ ..]) => one == first && matches(rest, others),
+        _ => false,
+    }
+}
+
+/// Whether the byte is in the set that begins behind a bracket, and what follows the set; none if nothing closes it.
+fn take_set(set: &[u8], byte: u8) -> Option<(bool, &[u8])> {
+    let is_negated = matches!(set.first(), Some(b'!' | b'^'));
+    let begin = usize::from(is_negated);
+    let (mut at, mut is_in) = (begin, false);
+    loop {
+        let low = *set.get(at)?;
+        if low == b']' && at > begin {
+            return Some((is_in != is_negated, &set[at + 1..]));
+        }
+        at += 1;
+        let mut high = low;
+        // A hyphen at the end of the set stands for itself.
+        if let [b'-', last, ..] = &set[at..]
+            && *last != b']'
+        {
+            high = *last;
+            at += 2;
+        }
+        is_in |= (low..=high).contains(&byte);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_matches_as_in_glob() {
+        for (pattern, name, expected) in [
+            ("*.conf", "a.conf", true),
+            ("*.conf", ".conf", false),
+            (".*", ".conf", true),
+            ("a*b*c", "a-b-b-c", true),
+            ("a*b*c", "a-b-b", false),
+            ("?", "a", true),
+            ("?", "", false),
+            ("[0-4]?.conf", "3x.conf", true),
+            ("[0-4]?.conf", "5x.conf", false),
+            ("[!0-4]", "5", true),
+            ("[^0-4]", "0", false),
+            ("[]a]", "]", true),
+            ("[a-]", "-", true),
+            ("[a", "[a", true),
+            ("[a", "a", false),
+            ("", "", true),
+        ] {
+            assert_eq!(is_named(pattern, OsStr::new(name)), expected, "{pattern}, {name}");
+        }
+    }
+
+    #[test]
+    fn files_are_found_in_the_order_of_their_names() {
+        let place = tempfile::tempdir().unwrap();
+        for dir in ["b", "a", "a/c.conf"] {
+            std::fs::create_dir(place.path().join(dir)).unwrap();
+        }
+        for file in ["b/1.conf", "a/2.conf", "a/1.conf", "a/1.txt", "a/.0.conf"] {
+            std::fs::write(place.path().join(file), "").unwrap();
+        }
+        let expected = ["a/1.conf", "a/2.conf", "b/1.conf"].map(|file| place.path().join(file));
+        assert_eq!(files(place.path(), "*/*.conf"), expected);
+        let absolute = format!("{}/*/1.conf", place.path().display());
+        let expected = ["a/1.conf", "b/1.conf"].map(|file| place.path().join(file));
+        assert_eq!(files(Path::new("/nowhere"), &absolute), expected);
+        assert!(files(place.path(), "c/*.conf").is_empty());
+    }
+}
