@@ -1,7 +1,7 @@
 /* Replies wait for their batch. A client (a replica is one) that has output is parked with the number of the newest
  * batch on which the output may depend. The loop executes other commands meanwhile, and sends the output when that
- * batch is durable. Output can leave in three ways: the list of pending writes, `writeToClient` (write handlers), and
- * the I/O threads.
+ * batch is durable. Output can leave in four ways: the list of pending writes, `writeToClient` (write handlers), the
+ * I/O threads, and the bus of a cluster (bus.c).
  *
  * Invariants:
  *   1. A client's output leaves only when every batch up to the newest one in which it can have been written is
@@ -224,6 +224,7 @@ static bool release(void) {
         parked--;
         if (c) putClientInPendingWriteQueue(c);
     }
+    bus_send(done_batch);
     return late;
 }
 
@@ -292,6 +293,7 @@ static int inner_round(void) {
     if (dirty) take_off();
     land();
     if (fly_head != fly_tail) wait_for_all();
+    bus_rests_on(0);
     release();
     /* What the collecting tracked was not the script's. */
     calls_before_script = tracked_calls;
@@ -314,6 +316,7 @@ int __wrap_handleClientsWithPendingWrites(void) {
     }
     make_durable();
     uint64_t batch = needed();
+    bus_rests_on(batch);
     if (batch) park_pending(batch);
     if (release()) {
         if (dirty) take_off();
@@ -399,6 +402,7 @@ void gate_flush(void) {
     must_be_durable = false;
     fly_head = fly_tail;
     done_batch = open_batch - 1;
+    bus_rests_on(0);
     release();
     let_go();
 }

@@ -178,6 +178,12 @@ bool import_finds_aof(void);
 void import_recover(void);
 void import_end(void);
 
+/* bus.c */
+/* What was published since the last call rests on this batch; 0: on nothing that is not durable. */
+void bus_rests_on(uint64_t batch);
+/* Sends what rests on batches up to this one. */
+void bus_send(uint64_t durable);
+
 /* gate.c */
 void gate_start(void);
 void gate_flush(void);

@@ -1,12 +1,13 @@
-//! When replies leave: around slow scripts, and to reads whose keys the command does not name. With the real server;
-//! where `make redis` has not built it there is nothing to run.
+//! When replies leave: around slow scripts, to reads whose keys the command does not name, and to other nodes of a
+//! cluster. With the real server; where `make redis` has not built it there is nothing to run.
 
 mod support;
 
 use std::io::{Read, Write};
+use std::net::TcpListener;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
-use support::{POLL, POLLS, Server, is_built};
+use support::{CLUSTER, POLL, POLLS, Server, cluster_node, is_built};
 
 /// After so long a script is slow: rounds of the event loop come inside of it.
 const SLOW: [&str; 2] = ["--busy-reply-threshold", "10"];
@@ -138,4 +139,48 @@ fn a_sort_waits_for_the_batches_that_changed_what_it_sorts_by_or_gets() {
         assert!(sees_the_change && Instant::now() >= released, "{sort}");
         reads(&mut changing, "+OK\r\n");
     }
+}
+
+/// What comes over a connection until these bytes do.
+fn hears(from: &mut impl Read, expected: &[u8]) {
+    let (mut heard, mut some) = (Vec::<u8>::new(), [0; 4096]);
+    while !heard.windows(expected.len()).any(|bytes| bytes == expected) {
+        let count = from.read(&mut some).unwrap();
+        assert!(count > 0, "the connection ends after {} bytes", heard.len());
+        heard.extend_from_slice(&some[..count]);
+    }
+}
+
+/// The node, which is this program, would tell its subscribers at once.
+#[test]
+fn another_node_of_a_cluster_hears_what_is_published_when_it_is_durable() {
+    /// How long a batch counts as not durable.
+    const HOLD_MS: u64 = 1_000;
+    if !is_built() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let node = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = node.local_addr().unwrap().port();
+    let nodes = cluster_node("1", "myself,master", 0, "0-16383") + &cluster_node("2", "master", port, "");
+    std::fs::write(dir.path().join("nodes.conf"), nodes).unwrap();
+    let hold = HOLD_MS.to_string();
+    let mut server = Server::start_with(dir.path(), &CLUSTER, &[("MANGROVE_REDIS_HOLD_MS", hold.as_str())]);
+    assert!(server.is_up(), "{}", server.log());
+    node.set_nonblocking(true).unwrap();
+    let accepted = (0..POLLS).find_map(|_| {
+        std::thread::sleep(POLL);
+        node.accept().ok()
+    });
+    let (mut bus, _) = accepted.expect("the server connects to the other node");
+    bus.set_read_timeout(Some(POLL * POLLS)).unwrap();
+    // The signature of the first message.
+    hears(&mut bus, b"RCmb");
+    server.awaits_cluster();
+    // Nothing that rests on the change leaves earlier.
+    let released = Instant::now() + Duration::from_millis(HOLD_MS);
+    let mut caller = server.send("MULTI\r\nSET key 1\r\nPUBLISH news changed\r\nEXEC");
+    hears(&mut bus, b"newschanged");
+    assert!(Instant::now() >= released);
+    reads(&mut caller, "+OK\r\n+QUEUED\r\n+QUEUED\r\n*2\r\n+OK\r\n:0\r\n");
 }

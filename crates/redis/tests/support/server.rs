@@ -11,6 +11,24 @@ use std::time::Duration;
 pub(crate) const POLLS: u32 = 3_000;
 pub(crate) const POLL: Duration = Duration::from_millis(20);
 
+/// A node of a cluster that listens at no port: nobody has this address, and the server may do without it.
+pub(crate) const CLUSTER: [&str; 8] = [
+    "--cluster-enabled",
+    "yes",
+    "--databases",
+    "1",
+    "--bind",
+    "-192.0.2.1",
+    "--cluster-node-timeout",
+    "600000",
+];
+
+/// A line of `nodes.conf`: a primary on this machine, whose bus is at this port, with these slots.
+pub(crate) fn cluster_node(digit: &str, flags: &str, port: u16, slots: &str) -> String {
+    let id = digit.repeat(40);
+    format!("{id} 127.0.0.1:{port}@{port} {flags} - 0 0 {digit} connected {slots}\n")
+}
+
 pub(crate) fn is_built() -> bool {
     std::env::var_os("MANGROVE_REDIS_BUILDS").is_some() || builds().join("current/valkey-server").exists()
 }
@@ -72,6 +90,15 @@ impl Server {
             std::thread::sleep(POLL);
         }
         panic!("the server does not come up: {}", self.log());
+    }
+
+    /// Waits until the cluster, as this node sees it, takes writes: some seconds after the start.
+    pub(crate) fn awaits_cluster(&self) {
+        let takes_writes = (0..POLLS).any(|_| {
+            std::thread::sleep(POLL);
+            self.ask(&[b"SET", b"key:0", b"v"]).as_deref() == Some("+OK\r\n")
+        });
+        assert!(takes_writes, "{}", self.log());
     }
 
     /// A client that has sent a line, and whose answer is not read yet.
