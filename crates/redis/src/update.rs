@@ -17,6 +17,11 @@ const DUMP: &str = "update.rdb";
 const SOCKET: &str = "update.sock";
 /// No append-only file has this name.
 const NO_FILE: &str = "update.aof";
+/// What a node of a cluster knows of the others: in an update nothing.
+const NODES: &str = "update.nodes";
+/// No machine has this address, and a server may do without one that has a hyphen before it: it listens at no port. A
+/// node of a cluster must name one.
+const NO_ADDRESS: &str = "-192.0.2.1";
 /// A server that answers nothing for so long, not even that it loads, is taken for one that hangs.
 const SILENCE_MAX: Duration = Duration::from_secs(600);
 
@@ -44,7 +49,9 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
     let new = StartChoice { build: newest, state: unfinished.clone(), exists: false };
     let copied = copy(&request, &dir, &old, &new);
     let _ = std::fs::remove_file(&dump);
-    let _ = std::fs::remove_file(dir.join(SOCKET));
+    for file in [SOCKET, NODES] {
+        let _ = std::fs::remove_file(dir.join(file));
+    }
     if let Err(cause) = copied {
         let _ = std::fs::remove_dir_all(&unfinished);
         return Err(cause);
@@ -158,7 +165,9 @@ struct Server {
 impl Server {
     fn start(request: &Request, choice: &StartChoice, dir: &Path) -> Result<Self> {
         let socket = dir.join(SOCKET);
-        let _ = std::fs::remove_file(&socket);
+        for file in [SOCKET, NODES] {
+            let _ = std::fs::remove_file(dir.join(file));
+        }
         let mut server = command(request, choice);
         server.args([
             "--port",
@@ -174,17 +183,10 @@ impl Server {
         ]);
         // The state is newer than a file that its first start imported.
         server.args(["--appenddirname", NO_FILE, "--appendfilename", NO_FILE]);
-        server.args([
-            "--appendonly",
-            "no",
-            "--requirepass",
-            "",
-            "--replicaof",
-            "no",
-            "one",
-            "--cluster-port",
-            "0",
-        ]);
+        server.args(["--appendonly", "no", "--requirepass", "", "--replicaof", "no", "one"]);
+        // With what the node knows of its cluster the server would join that: with another address, as a replica of the
+        // node that took its place, and without the keys of slots that others have now.
+        server.args(["--cluster-config-file", NODES, "--cluster-port", "0", "--bind", NO_ADDRESS]);
         // Both states keep every key, whatever the configuration evicts when the server runs under it.
         server.args(["--maxmemory", "0", "--maxmemory-policy", "noeviction"]);
         // Users of an ACL file would shut this program out. SHUTDOWN may have another name.

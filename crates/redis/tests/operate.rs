@@ -3,12 +3,13 @@
 
 mod support;
 
+use std::net::TcpListener;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use support::{POLL, POLLS, Server, builds, is_built};
+use support::{CLUSTER, POLL, POLLS, Server, builds, cluster_node, is_built};
 
 const KEYS: u32 = 2_000;
 
@@ -207,6 +208,39 @@ fn an_update_names_what_the_configuration_forbids_it_and_does_without_an_acl_fil
     std::fs::write(dir.join("appendonly.aof"), "").unwrap();
     let output = update(&format!("aclfile {}\nrename-command SHUTDOWN shutdown2\n", users.display()));
     assert!(output.status.success(), "{}", text(&output));
+}
+
+/// While it was down another node has taken its slots over; in the cluster it would delete their keys.
+#[test]
+fn an_update_of_a_cluster_node_stays_out_of_the_cluster_and_keeps_every_key() {
+    if !is_built() {
+        return;
+    }
+    let place = tempfile::tempdir().unwrap();
+    let dir = place.path().join("d");
+    std::fs::create_dir(&dir).unwrap();
+    let conf = dir.join("nodes.conf");
+    let own = cluster_node("1", "myself,master", 0, "0-16383");
+    std::fs::write(&conf, &own).unwrap();
+    let server = Server::serving(&dir, &CLUSTER);
+    server.awaits_cluster();
+    fill(&server, KEYS, b"v");
+    drop(server);
+    let (folder, _) = two_builds(place.path());
+    let other = TcpListener::bind("127.0.0.1:0").unwrap();
+    other.set_nonblocking(true).unwrap();
+    let port = other.local_addr().unwrap().port();
+    let nodes = cluster_node("1", "myself,master", 0, "") + &cluster_node("2", "master", port, "0-16383");
+    std::fs::write(&conf, &nodes).unwrap();
+    let words = [&["update", "--dir", dir.to_str().unwrap()][..], &CLUSTER].concat();
+    let output = launcher(&words, &folder, place.path());
+    assert!(output.status.success(), "{}", text(&output));
+    assert!(other.accept().is_err(), "the update has talked to the other node");
+    assert_eq!(std::fs::read_to_string(&conf).unwrap(), nodes);
+    assert!(!dir.join("update.nodes").exists());
+    std::fs::write(&conf, own).unwrap();
+    let server = Server::serving(&dir, &[&CLUSTER[..], &["--builds", folder.to_str().unwrap()]].concat());
+    assert_eq!(server.ask(&[b"DBSIZE"]), Some(format!(":{KEYS}\r\n")));
 }
 
 #[test]
