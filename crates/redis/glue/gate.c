@@ -248,6 +248,11 @@ static long long calls_before_script;
 
 static bool round_is_inner(void) { return inside || server.in_exec || scriptIsRunning(); }
 
+/* A commit in this inner round would tear a script or a transaction. */
+static bool commit_would_tear(void) {
+    return inside || server.in_exec || (scriptIsRunning() && tracked_calls != calls_before_script);
+}
+
 int __real_scriptPrepareForRun(scriptRunCtx *, client *, client *, const char *, uint64_t, int);
 int __wrap_scriptPrepareForRun(scriptRunCtx *context, client *engine, client *caller, const char *name, uint64_t flags,
                                int read_only) {
@@ -281,7 +286,7 @@ static void make_durable(void) {
 }
 
 static int inner_round(void) {
-    if (inside || server.in_exec || tracked_calls != calls_before_script) {
+    if (commit_would_tear()) {
         park_pending(left_out("inner") ? 0 : open_batch);
         parked_inside = true;
         return let_go();
@@ -337,12 +342,16 @@ int writeToClient(client *c) {
         /* Functions and replication write to the state at the end of a batch, which may be what this tells. */
         if (!inside && !server.in_exec && !scriptIsRunning()) collect();
         place_t *p = place_of(c);
-        uint64_t batch = needed();
+        /* In an inner round it may tell of what nobody has looked for yet, or, with interval durability, of what is not
+         * committed. */
+        bool is_torn = ProcessingEventsWhileBlocked && commit_would_tear() && !left_out("inner") && !left_out("gate");
+        uint64_t batch = is_torn ? open_batch : needed();
         bool waits = p->client == c->id && p->batch;
         if (batch || waits || (c->flag.pending_write && !left_out("gate"))) {
             if (connHasWriteHandler(c->conn)) connSetWriteHandler(c->conn, NULL);
             /* In the list of pending writes it comes to the round's end by itself. */
             if (!c->flag.pending_write && !waits) park(c, batch);
+            parked_inside |= is_torn;
             gate_held++;
             return C_OK;
         }

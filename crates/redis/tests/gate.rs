@@ -15,6 +15,8 @@ const SLOW: [&str; 2] = ["--busy-reply-threshold", "10"];
 /// The server's time stands still in a script until a round comes inside of it.
 const AWAIT_ROUND: &str = "local t = redis.call('TIME')[2] while redis.call('TIME')[2] == t do end";
 
+const LOAD: &str = r##"FUNCTION LOAD "#!lua name=mine\nredis.register_function('f', function() end)""##;
+
 fn reads(stream: &mut UnixStream, expected: &str) {
     let mut found = vec![0; expected.len()];
     stream.read_exact(&mut found).unwrap();
@@ -31,7 +33,6 @@ fn subscriber(server: &Server) -> UnixStream {
 /// FUNCTION LOAD is no tracked call: the batch has the library only when the glue has looked for it.
 #[test]
 fn a_library_that_was_acknowledged_while_a_script_ran_is_there_after_a_kill() {
-    const LOAD: &str = r##"FUNCTION LOAD "#!lua name=mine\nredis.register_function('f', function() end)""##;
     if !is_built() {
         return;
     }
@@ -50,6 +51,48 @@ fn a_library_that_was_acknowledged_while_a_script_ran_is_there_after_a_kill() {
     server.child.wait().unwrap();
     let server = Server::serving(dir.path(), &[]);
     assert_eq!(server.ask(&[b"FUNCTION", b"LIST"]).as_deref(), Some("*1\r\n"));
+}
+
+/// The rest of a reply that its client takes slowly is sent by a write handler, in such a round, too, and with it what
+/// the client was told since.
+#[test]
+fn a_library_that_a_slow_reader_hears_of_while_a_transaction_runs_is_there_after_a_kill() {
+    /// More than a socket takes.
+    const LEN: usize = 1 << 20;
+    const LOADED: &[u8] = b"$4\r\nmine\r\n";
+    // Other clients are answered meanwhile. With the fault, the news comes in the first ones.
+    const ROUNDS: u32 = 50;
+    if !is_built() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let mut server = Server::serving(dir.path(), &[&SLOW[..], &["--enable-debug-command", "yes"]].concat());
+    let value = vec![b'v'; LEN];
+    assert_eq!(server.ask(&[b"SET", b"long", &value]).as_deref(), Some("+OK\r\n"));
+    let [mut reader, mut running] = ["GET long", "PING"].map(|line| server.send(line));
+    reads(&mut reader, &format!("${LEN}\r\n"));
+    reads(&mut running, "+PONG\r\n");
+    // What comes meanwhile is of one round.
+    let _sleeping = server.send("DEBUG SLEEP 0.5");
+    std::thread::sleep(POLL * 5);
+    reader.write_all(format!("{LOAD}\r\n").as_bytes()).unwrap();
+    running.write_all(b"MULTI\r\nEVAL \"while true do end\" 0\r\nEXEC\r\n").unwrap();
+    reader.set_nonblocking(true).unwrap();
+    let (mut heard, mut busy_rounds) = (Vec::<u8>::new(), 0);
+    let has_ended = (0..POLLS).any(|_| {
+        std::thread::sleep(POLL);
+        let answer = server.ask(&[b"PING"]).expect("an answer while the script runs");
+        busy_rounds += u32::from(answer.starts_with("-BUSY"));
+        // It ends where nothing is to be read at present.
+        let _ = reader.read_to_end(&mut heard);
+        busy_rounds == ROUNDS || heard.ends_with(LOADED)
+    });
+    assert!(has_ended, "the server was busy {busy_rounds} times: {}", server.log());
+    server.child.kill().unwrap();
+    server.child.wait().unwrap();
+    let server = Server::serving(dir.path(), &[]);
+    let libraries = server.ask(&[b"FUNCTION", b"LIST"]);
+    assert!(!heard.ends_with(LOADED) || libraries.as_deref() == Some("*1\r\n"), "{libraries:?}");
 }
 
 /// Whether a subscriber hears of a script that a kill cuts off, of which therefore nothing is left.
