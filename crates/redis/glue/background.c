@@ -110,6 +110,12 @@ int __wrap_performEvictions(void) {
     return answer;
 }
 
+/* Of a candidate with a long key the pool has a copy, which belongs to the process: a kill would leave one in the state
+ * that nothing leads to. Runs natively (native.c). */
+sds __real_sdsdup(const sds s);
+__attribute__((noinline)) sds candidate_key(const sds key) { return __real_sdsdup(key); }
+sds __wrap_sdsdup(const sds s) { return app && memory_is_wanted ? candidate_key(s) : __real_sdsdup(s); }
+
 /* A timer that is made inside a tracked call (evict.c does) works on the keyspace, and so does the one that CONFIG SET
  * maxmemory asks evict.c for. */
 struct timer {

@@ -9,6 +9,7 @@ long long __real_aeCreateTimeEvent(aeEventLoop *, long long, aeTimeProc *, void 
 void *migrateGetSocket(client *c, robj *host, robj *port, long timeout);
 void migrateCloseSocket(robj *host, robj *port);
 void functionLoadCommand(client *c);
+sds candidate_key(const sds key);
 
 #define NATIVES(X) \
     X(addReply) X(addReplyArrayLen) X(addReplyAttributeLen) X(addReplyBigNum) X(addReplyBool) X(addReplyBulk) \
@@ -29,7 +30,8 @@ void functionLoadCommand(client *c);
     X(postExecutionUnitOperations) X(latencyAddSample) X(serverLogRaw) X(_serverLog) X(functionsLibCtxClearCurrent) \
     X(functionsLibCtxCreate) X(__real_aeCreateTimeEvent) X(rememberReplicaKeyWithExpire) \
     X(flushReplicaKeysWithExpireList) X(migrateGetSocket) X(migrateCloseSocket) X(rdbFunctionLoad) X(rdbSave) \
-    X(killRDBChild) X(functionLoadCommand) X(aofLoadManifestFromDisk) X(bioCreateCloseJob) X(bioCreateLazyFreeJob)
+    X(killRDBChild) X(functionLoadCommand) X(aofLoadManifestFromDisk) X(bioCreateCloseJob) X(bioCreateLazyFreeJob) \
+    X(candidate_key)
 
 void natives_add(mangrove_app_options *options) {
     if (left_out("natives")) return;

@@ -411,6 +411,32 @@ fn counted(server: &Server, field: &str) -> u64 {
     line.unwrap_or_else(|| panic!("no {field} in {info}")).parse().unwrap()
 }
 
+/// The server copies the names of candidates for eviction. They are its own, and not the state's.
+#[test]
+fn a_kill_while_the_server_evicts_leaves_nothing_of_long_keys() {
+    const KEY_LEN: usize = 100_000;
+    const LONG_KEYS: u32 = 300;
+    if !is_built() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let evicts = ["--maxmemory", "12mb", "--maxmemory-policy", "allkeys-lru"];
+    let server = Server::serving(dir.path(), &evicts);
+    for number in 0..LONG_KEYS {
+        let key = "k".repeat(KEY_LEN) + &number.to_string();
+        assert_eq!(server.ask(&[b"SET", key.as_bytes(), b"v"]).as_deref(), Some("+OK\r\n"));
+    }
+    let keys = server.ask(&[b"DBSIZE"]).expect("an answer");
+    let kept: u32 = keys.trim().trim_start_matches(':').parse().unwrap();
+    assert!(0 < kept && kept < LONG_KEYS / 2, "{kept} keys are left");
+    drop(server);
+    let server = Server::serving(dir.path(), &[]);
+    assert_eq!(server.ask(&[b"DBSIZE"]), Some(keys));
+    assert_eq!(server.ask(&[b"FLUSHALL", b"SYNC"]).as_deref(), Some("+OK\r\n"));
+    let left = counted(&server, "mangrove_arena_bytes");
+    assert!(left < KEY_LEN as u64, "{left} bytes are left of nothing");
+}
+
 /// A slice is one tracked call and frees no more elements than grave.c lets it.
 #[test]
 fn a_large_value_is_freed_in_slices_as_a_stream_and_in_a_flushed_database_too() {
