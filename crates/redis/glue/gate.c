@@ -50,6 +50,8 @@ static uint64_t fly_head, fly_tail;
 /* Times that output was sent: what a place says of reads is of one. */
 static uint64_t round_number;
 static bool releasing;
+/* The process is about to end: what a thread is given now it may not get to. */
+static bool is_ending;
 /* A reply of this round counts on what was executed before it being durable (WAITAOF), whatever the durability mode. */
 static bool must_be_durable;
 long long gate_waits, gate_held, gate_passed;
@@ -364,7 +366,7 @@ int writeToClient(client *c) {
 int __real_trySendWriteToIOThreads(client *c);
 int __wrap_trySendWriteToIOThreads(client *c) {
     HOOKED(IO_WRITE);
-    if (app && !releasing && !left_out("gate") && !left_out("io-threads")) return C_ERR;
+    if (app && (!releasing || is_ending) && !left_out("gate") && !left_out("io-threads")) return C_ERR;
     return __real_trySendWriteToIOThreads(c);
 }
 
@@ -413,5 +415,10 @@ void gate_flush(void) {
     done_batch = open_batch - 1;
     bus_rests_on(0);
     release();
+    /* A client whose output a thread is writing may have newer output. */
+    drainIOThreadsQueue();
+    processIOThreadsWriteDone();
+    is_ending = true;
     let_go();
+    is_ending = false;
 }

@@ -227,3 +227,26 @@ fn another_node_of_a_cluster_hears_what_is_published_when_it_is_durable() {
     assert!(Instant::now() >= released);
     reads(&mut caller, "+OK\r\n+QUEUED\r\n+QUEUED\r\n*2\r\n+OK\r\n:0\r\n");
 }
+
+/// A thread would write to all of them one after the other, and the process ends meanwhile.
+#[test]
+fn a_shutdown_sends_what_io_threads_would_send() {
+    const SUBSCRIBERS: usize = 300;
+    /// Less than a socket takes.
+    const LEN: usize = 1 << 16;
+    if !is_built() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let mut server = Server::serving(dir.path(), &["--io-threads", "3", "--events-per-io-thread", "0"]);
+    let subscribers: Vec<UnixStream> = (0..SUBSCRIBERS).map(|_| subscriber(&server)).collect();
+    let publish = format!("EVAL \"redis.call('PUBLISH', 'news', string.rep('x', {LEN}))\" 0");
+    let _caller = server.send(&format!("{publish}\r\nSHUTDOWN NOSAVE"));
+    assert!(server.child.wait().unwrap().success(), "{}", server.log());
+    let expected = format!("*3\r\n$7\r\nmessage\r\n$4\r\nnews\r\n${LEN}\r\n{}\r\n", "x".repeat(LEN));
+    for mut subscriber in subscribers {
+        let mut heard = String::new();
+        subscriber.read_to_string(&mut heard).unwrap();
+        assert!(heard == expected, "a subscriber has {} bytes of {}", heard.len(), expected.len());
+    }
+}
