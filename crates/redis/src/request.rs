@@ -195,9 +195,15 @@ impl Request {
                 continue;
             }
             let (name, value) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
-            let value = value.trim().trim_matches(['"', '\'']);
+            let value = match String::from_utf8(unquoted(value.trim())) {
+                Ok(value) => value,
+                Err(_) if ["dir", "include"].iter().any(|path| name.eq_ignore_ascii_case(path)) => {
+                    bail!("{}, line {number}: {} is no text", file.display(), value.trim())
+                }
+                Err(other) => String::from_utf8_lossy(other.as_bytes()).into_owned(),
+            };
             if name.eq_ignore_ascii_case("include") {
-                self.include(value, included)?;
+                self.include(&value, included)?;
             } else if let Some(own) = OWN.iter().find(|own| name.eq_ignore_ascii_case(own)) {
                 return usage(format!(
                     "{}, line {number}: {own} is an option of mangrove redis and no directive of Valkey's: remove the \
@@ -205,7 +211,7 @@ impl Request {
                     file.display()
                 ));
             } else {
-                self.directives.push((name.to_lowercase(), value.to_owned()));
+                self.directives.push((name.to_lowercase(), value));
             }
         }
         Ok(())
@@ -242,6 +248,50 @@ impl Request {
         };
         usage(sentence)
     }
+}
+
+/// The value of a directive in a file as the server reads it. CONFIG REWRITE puts values into double quotes and escapes
+/// what is not ASCII.
+fn unquoted(value: &str) -> Vec<u8> {
+    let within = |quote: char| value.strip_prefix(quote)?.strip_suffix(quote);
+    if let Some(text) = within('"') {
+        return unescaped(text.as_bytes());
+    }
+    let text = within('\'').map(|text| text.replace("\\'", "'"));
+    text.unwrap_or_else(|| value.trim_matches(['"', '\'']).to_owned()).into_bytes()
+}
+
+fn unescaped(text: &[u8]) -> Vec<u8> {
+    let (mut bytes, mut rest) = (Vec::new(), text);
+    loop {
+        rest = match rest {
+            [] => return bytes,
+            [b'\\', b'x', high, low, behind @ ..] if hex_byte(*high, *low).is_some() => {
+                bytes.extend(hex_byte(*high, *low));
+                behind
+            }
+            [b'\\', escaped, behind @ ..] => {
+                bytes.push(match *escaped {
+                    b'n' => b'\n',
+                    b'r' => b'\r',
+                    b't' => b'\t',
+                    b'b' => 8,
+                    b'a' => 7,
+                    other => other,
+                });
+                behind
+            }
+            [byte, behind @ ..] => {
+                bytes.push(*byte);
+                behind
+            }
+        };
+    }
+}
+
+fn hex_byte(high: u8, low: u8) -> Option<u8> {
+    let digit = |of: u8| char::from(of).to_digit(16);
+    u8::try_from(digit(high)? * 16 + digit(low)?).ok()
 }
 
 /// Whether a line of the command line is `--dir` with one value.
@@ -379,6 +429,25 @@ mod tests {
         let request = parse(&["--include", &first]).unwrap();
         assert_eq!(request.last("dir"), Some("/first"));
         assert_eq!(request.arguments, ["--save", "", "--include", &first]);
+    }
+
+    /// CONFIG REWRITE writes the directory so.
+    #[test]
+    fn a_value_in_quotes_is_read_as_the_server_reads_it() {
+        let place = tempfile::tempdir().unwrap();
+        let file = place.path().join("v.conf");
+        let text = r#"dir "/caf\xc3\xa9 \"x\"\t\\\xz"
+masterauth 'it\'s'
+save ""
+requirepass "\xff"
+"#;
+        std::fs::write(&file, text).unwrap();
+        let request = parse(&[file.to_str().unwrap()]).unwrap();
+        assert_eq!(request.last("dir"), Some("/caf\u{e9} \"x\"\t\\xz"));
+        assert_eq!((request.last("masterauth"), request.last("save")), (Some("it's"), Some("")));
+        std::fs::write(&file, r#"dir "/\xff""#).unwrap();
+        let error = parse(&[file.to_str().unwrap()]).unwrap_err().to_string();
+        assert!(error.contains("v.conf, line 1: "), "{error}");
     }
 
     #[test]
