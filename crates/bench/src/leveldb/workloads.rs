@@ -174,7 +174,7 @@ struct Ended {
     error: Option<anyhow::Error>,
 }
 
-/// One writer, until it is told to stop. Returns its writes, and why it ended early.
+/// One writer, until it is told to stop, at least one write. Returns its writes, and why it ended early.
 fn write_until(
     db: &Database,
     workload: WriteWorkload,
@@ -186,7 +186,7 @@ fn write_until(
     let mut rng = SmallRng::seed_from_u64(t);
     let mut done = 0u64;
     let enough = if workload.deletes { loaded } else { u64::MAX };
-    while done < enough && !stop.load(Ordering::Relaxed) {
+    loop {
         let key = match workload {
             WriteWorkload { overwrites: true, .. } => records::key(rng.random_range(0..loaded)),
             WriteWorkload { in_order: true, .. } => key_in_order(t << 40 | done),
@@ -201,8 +201,10 @@ fn write_until(
             return (done, Some(e));
         }
         done += 1;
+        if done >= enough || stop.load(Ordering::Relaxed) {
+            return (done, None);
+        }
     }
-    (done, None)
 }
 
 /// Records per second that `threads` threads read. Each reads all of them, or as many at random.

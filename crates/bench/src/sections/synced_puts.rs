@@ -56,8 +56,8 @@ fn put_for(store: &dyn OpenStore, threads: usize, time: Duration) -> anyhow::Res
     Ok(SyncedPuts { seconds, latency_ns })
 }
 
-/// Puts the `thread`-th thread's keys one after the other until `stop`, and adds each put's time to `latency_ns`. A
-/// put's time runs from the end of the one before.
+/// Puts the `thread`-th thread's keys one after the other until `stop`, at least one, and adds each put's time to
+/// `latency_ns`. A put's time runs from the end of the one before.
 fn put_until(
     store: &dyn OpenStore,
     thread: u64,
@@ -66,15 +66,17 @@ fn put_until(
 ) -> anyhow::Result<Histogram<u64>> {
     let mut before = Instant::now();
     let mut done = 0u64;
-    while !stop.load(Ordering::Relaxed) {
+    loop {
         let key = records::key(thread << 40 | done);
         store.put(&key, &records::value(&key))?;
         let now = Instant::now();
         latency_ns.saturating_record((now.duration_since(before).as_nanos() as u64).max(1));
         before = now;
         done += 1;
+        if stop.load(Ordering::Relaxed) {
+            return Ok(latency_ns);
+        }
     }
-    Ok(latency_ns)
 }
 
 pub(super) fn run(c: &mut MapBench<'_>) -> anyhow::Result<()> {
