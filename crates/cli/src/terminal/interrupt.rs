@@ -5,6 +5,7 @@
 
 use crate::terminal::stderr;
 use anyhow::Context;
+use mangrove_sys::without_signals;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::flag;
 use std::ops::ControlFlow;
@@ -22,11 +23,15 @@ fn heeded() -> impl Iterator<Item = i32> {
 
 /// From now on Ctrl-C, SIGTERM and SIGHUP end the process at once, with the exit code that all commands have then.
 pub(crate) fn end_at_once() -> anyhow::Result<()> {
-    for signal in heeded() {
-        flag::register_conditional_shutdown(signal, 130, Arc::clone(&AT_ONCE))
-            .context("cannot catch Ctrl-C")?;
-    }
-    Ok(())
+    // signal-hook installs its handler for a signal first, and then says what that does: a signal that came in between
+    // would be lost. So it waits.
+    without_signals(|| {
+        for signal in heeded() {
+            flag::register_conditional_shutdown(signal, 130, Arc::clone(&AT_ONCE))
+                .context("cannot catch Ctrl-C")?;
+        }
+        Ok(())
+    })
 }
 
 /// From now on Ctrl-C, SIGTERM and SIGHUP only set the flag; a second one ends the process at once.

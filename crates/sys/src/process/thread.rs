@@ -55,10 +55,10 @@ pub fn set_cancelable(cancelable: bool) -> bool {
     before == ENABLE
 }
 
-/// Runs `spawn` with the signals blocked, so that the threads it starts never take a signal that was sent to the
-/// process: those are for the program's own threads. The signals that a thread raises itself (SIGSEGV and its like)
-/// and a profiler's clock (SIGPROF) still reach them.
-pub fn without_signals<T>(spawn: impl FnOnce() -> T) -> T {
+/// Runs `work` with the signals blocked: one that comes meanwhile waits until `work` has returned, and the threads that
+/// `work` starts never take a signal that was sent to the process, since those are for the program's own threads. The
+/// signals that a thread raises itself (SIGSEGV and its like) and a profiler's clock (SIGPROF) are not blocked.
+pub fn without_signals<T>(work: impl FnOnce() -> T) -> T {
     /// Restores the mask of the calling thread, also after a panic.
     struct Restore(libc::sigset_t);
 
@@ -91,7 +91,7 @@ pub fn without_signals<T>(spawn: impl FnOnce() -> T) -> T {
         let done = libc::pthread_sigmask(libc::SIG_BLOCK, blocked.as_ptr(), before.as_mut_ptr()) == 0;
         done.then(|| Restore(before.assume_init()))
     };
-    let answer = spawn();
+    let answer = work();
     drop(restore);
     answer
 }
