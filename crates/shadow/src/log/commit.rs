@@ -273,8 +273,8 @@ impl Rings {
     }
 
     /// The medium did not take the atomic group under way. It stays deferred for ever: no thread is told that it, or
-    /// one with a greater number, is durable. (With `Order::Gaps`, what is sealed is durable; with time stamps nothing is
-    /// acknowledged before its marker.)
+    /// one with a greater number, is durable. (With `Order::Gaps`, what is sealed is durable; with time stamps nothing
+    /// is acknowledged before its marker.)
     #[cold]
     fn leave_open(&self, writer: &mut LogWriter) {
         if writer.deferred == Deferred::None && !self.gaps && self.stamps.is_none() {
