@@ -488,7 +488,8 @@ impl Shadow {
     }
 
     /// True when a checkpoint has not yet ended the load of a pool that is filled without a log.
-    pub(crate) fn is_loading(&self) -> bool {
+    #[must_use]
+    pub fn is_loading(&self) -> bool {
         self.pool.as_ref().is_some_and(Pool::is_loading)
     }
 

@@ -516,6 +516,10 @@ impl Backing for State {
         let freed = self.commit_deferred().and_then(|()| self.release_at_closing());
         let returns_memory = self.returns_memory;
         let (shadow, registration, view) = self.without_heap()?;
+        if !returns_memory && shadow.is_loading() {
+            // The end of a load reads the working copy. Closing returns the error.
+            let _ = shadow.checkpoint();
+        }
         // SAFETY: no command runs.
         let parked = if returns_memory { None } else { unsafe { park_working_copy(&shadow) }.ok() };
         let Some(parked) = parked else {
@@ -693,7 +697,7 @@ impl State {
 /// Moves the working copy out of the shadow's way, to be put back when the shadow has ended.
 ///
 /// # Safety
-/// No thread touches it until then. A shadow does not either: it ends from its log.
+/// No thread touches it until then. A shadow does not either: it ends from its log, and no load is under way.
 unsafe fn park_working_copy(shadow: &Shadow) -> io::Result<Parked> {
     let base = shadow.base() as usize;
     // SAFETY: the caller's promise.
