@@ -152,7 +152,7 @@ pub unsafe extern "C" fn mangrove_map_write(
 
 /// Removes every key in `range`, all or nothing; it takes no space, also on a full map. *removed, which may be
 /// NULL, is how many there were. To remove every key give { .flags = MANGROVE_RANGE_EVERYTHING }: NULL, or a
-/// range with neither start nor end, is MANGROVE_ERR_INVALID_ARGUMENT here.
+/// range with neither start nor end, or with an empty start and no end, is MANGROVE_ERR_INVALID_ARGUMENT here.
 /// Errors and crash: as mangrove_map_write. Threads: any.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mangrove_map_delete_range(

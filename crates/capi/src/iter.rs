@@ -93,20 +93,21 @@ pub(crate) unsafe fn range_bounds(range: *const mangrove_range) -> Result<Bounds
     Ok((lower, upper))
 }
 
-/// The bounds of a range to be removed. A pointer that was forgotten must not stand for every key.
+/// The bounds of a range to be removed. A pointer that was forgotten, or text that is empty, must not stand for every
+/// key.
 pub(crate) unsafe fn removal_bounds(range: *const mangrove_range) -> Result<Bounds, Failure> {
     // SAFETY: the header's contract: NULL or a live struct.
-    let names_a_key = unsafe { range.as_ref() }.is_some_and(|range| {
-        let everything = range.flags & MANGROVE_RANGE_EVERYTHING as u32 != 0;
-        everything || !range.start.is_null() || !range.end.is_null()
-    });
-    if !names_a_key {
-        return Err(Failure::invalid(
-            "the range to remove has neither start nor end; to remove every key, give a range with the flag MANGROVE_RANGE_EVERYTHING",
-        ));
-    }
+    let everything =
+        unsafe { range.as_ref() }.is_some_and(|range| range.flags & MANGROVE_RANGE_EVERYTHING as u32 != 0);
     // SAFETY: as above.
-    unsafe { range_bounds(range) }
+    let bounds = unsafe { range_bounds(range) }?;
+    match &bounds {
+        (Bound::Included(key), Bound::Unbounded) if !key.is_empty() => Ok(bounds),
+        (Bound::Included(_) | Bound::Unbounded, Bound::Unbounded) if !everything => Err(Failure::invalid(
+            "the range to remove has neither start nor end, or an empty start: to remove every key, give a range with the flag MANGROVE_RANGE_EVERYTHING",
+        )),
+        _ => Ok(bounds),
+    }
 }
 
 /// The bound after all keys that begin with `prefix`.
