@@ -34,7 +34,7 @@ pub(crate) fn run(shared: &ServerShared, poll: &mut Poll, listeners: &mut [Liste
         again = false;
         // Events are edge-triggered: each listener is asked until no client waits there.
         for listener in &*listeners {
-            loop {
+            while !shared.stop.is_stopped() {
                 match listener.accept() {
                     Ok(stream) => {
                         if shared.clients.fetch_add(1, Ordering::Relaxed) >= shared.options.clients_max {
