@@ -5,10 +5,9 @@ use mangrove_cabi::{BadArgument, Problem, allocate, stop_panics, stop_panics_and
 use std::ffi::{c_char, c_void};
 use std::fmt;
 
-/// The kinds of failure that LevelDB distinguishes by the first words of the message.
+/// The kinds of failure that LevelDB distinguishes by the first words of the message; `NotFound` is no failure here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FailureKind {
-    NotFound,
     Corruption,
     NotSupported,
     InvalidArgument,
@@ -60,7 +59,6 @@ impl Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kind = match self.kind {
-            FailureKind::NotFound => "NotFound",
             FailureKind::Corruption => "Corruption",
             FailureKind::NotSupported => "Not implemented",
             FailureKind::InvalidArgument => "Invalid argument",
@@ -84,8 +82,8 @@ impl From<BadArgument> for Failure {
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         let kind = match &error {
-            Error::NotFound { .. } => FailureKind::NotFound,
-            Error::Corrupt { .. } | Error::Foreign { .. } | Error::WrongKind { .. } => {
+            // Not NotFound, which is a key's: of a database it means that one of its files is missing.
+            Error::NotFound { .. } | Error::Corrupt { .. } | Error::Foreign { .. } | Error::WrongKind { .. } => {
                 FailureKind::Corruption
             }
             Error::Unsupported { .. } | Error::Newer { .. } => FailureKind::NotSupported,
