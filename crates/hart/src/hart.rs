@@ -277,7 +277,8 @@ impl Hart {
             }
             pending.leave_unawaited(lsn);
             self.region().medium().leave_unawaited();
-            return Ok(());
+            // A medium with a file of recent writes may have failed at this one.
+            return self.check_writable();
         }
         match self.region().wait(lsn) {
             Ok(()) => Ok(()),

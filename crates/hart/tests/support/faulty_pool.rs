@@ -6,8 +6,13 @@ use std::sync::Arc;
 
 /// A new pool on disk, and the storage below it, where a test plants faults.
 pub fn faulty_pool(path: &Path) -> (Faulty, Pool) {
+    faulty_pool_with(path, PoolOptions::new())
+}
+
+/// As [`faulty_pool`], with these options besides.
+pub fn faulty_pool_with(path: &Path, options: PoolOptions) -> (Faulty, Pool) {
     let storage = Faulty::new(Arc::new(OsStorage));
-    let options = PoolOptions::new()
+    let options = options
         .create(Create::New)
         .medium(Medium::File)
         .capacity(16 << 20)

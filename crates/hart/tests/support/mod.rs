@@ -7,5 +7,5 @@ mod faulty_pool;
 mod random;
 
 pub use counting::{Cost, Counting};
-pub use faulty_pool::faulty_pool;
+pub use faulty_pool::{faulty_pool, faulty_pool_with};
 pub use random::Random;

@@ -1,8 +1,8 @@
 //! What readers may see before it is durable, on a medium with a log, and what a failed medium leaves.
 
-use crate::support::{Counting, faulty_pool};
+use crate::support::{Counting, faulty_pool, faulty_pool_with};
 use mangrove_hart::{Batch, Error, Hart, Options, WriteMode};
-use mangrove_pool::{Error as MediumError, Fault, FaultKind, FaultyOperation};
+use mangrove_pool::{Error as MediumError, Fault, FaultKind, FaultyOperation, PoolOptions};
 use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -170,6 +170,25 @@ fn who_does_not_wait_is_told_of_a_failed_medium() {
     refused(hart.delete(b"durable", WriteMode::Buffered));
     refused(hart.put(b"durable", b"2", WriteMode::Durable).map(|()| true));
     assert_eq!(hart.get(b"durable").unwrap().unwrap(), b"1");
+    assert!(hart.get(b"lost").is_err());
+}
+
+#[test]
+fn who_does_not_wait_is_told_that_a_recent_write_was_not_kept() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let path = folder.path().join("p");
+    // No thread writes the log meanwhile.
+    let options = PoolOptions::new().keeps_recent(true).nowait_within(Duration::ZERO).background(false);
+    let (storage, pool) = faulty_pool_with(&path, options);
+    let hart = Hart::create(pool.region().clone(), &Options::default()).unwrap();
+    hart.put(b"kept", b"1", WriteMode::Buffered).unwrap();
+    let mut names = std::fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().file_name());
+    let recent = names.find_map(|name| name.into_string().ok().filter(|name| name.starts_with("recent-")));
+    let operations = vec![FaultyOperation::Write];
+    storage.plant(Fault { file: recent, operations, nth: 0, kind: FaultKind::Errno(5) });
+    let answer = hart.put(b"lost", b"1", WriteMode::Buffered);
+    assert!(storage.struck(), "the write was not copied");
+    assert!(matches!(answer, Err(Error::Medium(MediumError::Poisoned { .. }))), "{answer:?}");
     assert!(hart.get(b"lost").is_err());
 }
 
