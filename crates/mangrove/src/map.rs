@@ -360,7 +360,7 @@ impl Map {
     /// The records between the bounds, in order and from both ends, as they are at this instant.
     ///
     /// # Errors
-    /// [`Error::Poisoned`] when what is there was never made durable.
+    /// As [`Map::wait_recovered`]. What of the records cannot be read, the walk reports.
     pub fn range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<Range<'_>> {
         let (start, end) = bounds(&range);
         let walk = self.engine_here()?.hart.range(start, end).map_err(|e| self.failed(e))?;
@@ -386,7 +386,7 @@ impl Map {
     /// This instant, to read from while writers continue.
     ///
     /// # Errors
-    /// [`Error::Poisoned`] when what is there was never made durable.
+    /// As [`Map::wait_recovered`]. What cannot be read, the reads of the snapshot report.
     pub fn snapshot(&self) -> Result<Snapshot<'_>> {
         Ok(Snapshot::new(self.engine_here()?.hart.snapshot().map_err(|e| self.failed(e))?, &self.path))
     }

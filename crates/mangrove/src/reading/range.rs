@@ -64,7 +64,8 @@ impl<'map> Range<'map> {
     /// are valid during the call.
     ///
     /// # Errors
-    /// [`crate::Error::Corrupt`] or [`crate::Error::SnapshotExpired`]; the latter from then on always.
+    /// [`crate::Error::Corrupt`], [`crate::Error::NoMemory`]; [`crate::Error::Poisoned`] when what was there was never
+    /// made durable; [`crate::Error::SnapshotExpired`], from then on always.
     pub fn visit(&mut self, mut visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>) -> Result<()> {
         self.must_be_here()?;
         let visited = self.inner.for_each_ref(|key, value| visit(key, value).is_continue());
@@ -139,8 +140,8 @@ impl std::fmt::Debug for Range<'_> {
 }
 
 impl Iterator for Range<'_> {
-    /// A record, or why there can be no more: [`crate::Error::Corrupt`] or [`crate::Error::SnapshotExpired`]. After
-    /// an error the walk has ended, and returns `None`: so a loop that drops errors ends, too.
+    /// A record, or why there can be no more: an error as of [`Range::visit`]. After an error the walk has ended, and
+    /// returns `None`: so a loop that drops errors ends, too.
     type Item = Result<(Vec<u8>, Vec<u8>)>;
 
     fn next(&mut self) -> Option<Self::Item> {

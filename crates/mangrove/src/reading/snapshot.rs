@@ -74,7 +74,7 @@ impl<'map> Snapshot<'map> {
     ///
     /// # Errors
     /// [`crate::Error::KeyTooLong`], [`crate::Error::Corrupt`], [`crate::Error::SnapshotExpired`],
-    /// [`crate::Error::NoMemory`].
+    /// [`crate::Error::NoMemory`]; [`crate::Error::Poisoned`] when what was there was never made durable.
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
         self.here()?.get(key.as_ref()).map_err(|e| engine(self.path, e))
     }
@@ -134,7 +134,7 @@ impl<'map> Snapshot<'map> {
     /// Records between the bounds, in order. See [`crate::Map::range`]. The walk may outlive the snapshot.
     ///
     /// # Errors
-    /// [`crate::Error::SnapshotExpired`].
+    /// [`crate::Error::Unsupported`] in a child of fork. That the snapshot has expired, the walk reports.
     pub fn range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<Range<'map>> {
         let (start, end) = bounds(&range);
         let inner = self.here()?.range(start, end).map_err(|e| engine(self.path, e))?;
