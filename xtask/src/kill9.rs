@@ -20,6 +20,7 @@ use mangrove_crashlab::history::{History, HistoryVerdict};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::io::{BufRead, BufReader, Read};
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -303,7 +304,7 @@ impl Rounds<'_> {
             When::Acknowledged(after) => after,
             When::Opening(delay) => {
                 std::thread::sleep(delay);
-                end(&mut server)?;
+                kill_writer(&mut server)?;
                 return Ok(Vec::new());
             }
         };
@@ -314,10 +315,10 @@ impl Rounds<'_> {
         std::thread::scope(|scope| {
             let writing = scope.spawn(|| clients.write(&door, &acknowledged));
             let waited = plant.grow(&self.pool, after, &acknowledged, &mut server);
-            end(&mut server)?;
+            let killed = kill_writer(&mut server);
             plant.bear(&self.pool)?;
             let lines = writing.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-            waited?;
+            waited.and(killed)?;
             lines
         })
     }
@@ -348,9 +349,9 @@ impl Rounds<'_> {
                 }
                 When::Acknowledged(after) => plant.grow(&self.pool, after, &acknowledged, &mut child),
             };
-            end(&mut child)?;
+            let killed = kill_writer(&mut child);
             plant.bear(&self.pool)?;
-            waited?;
+            waited.and(killed)?;
             reader
                 .join()
                 .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
@@ -471,9 +472,42 @@ fn wait_for(acknowledged: &AtomicU64, count: u64, child: &mut Child) -> Result<(
     }
 }
 
+/// As `end`, for a program that works until it is killed: that it ended by itself before is an error, which tells why.
+fn kill_writer(child: &mut Child) -> Result<()> {
+    child.kill().context("cannot kill")?;
+    let status = child.wait().context("cannot wait")?;
+    if status.signal() == Some(libc::SIGKILL) {
+        return Ok(());
+    }
+    let mut complaint = String::new();
+    if let Some(mut stderr) = child.stderr.take() {
+        stderr.read_to_string(&mut complaint)?;
+    }
+    bail!("the writer ended by itself with {status}: {complaint}")
+}
+
 /// Sends SIGKILL, and waits until the process is gone.
 fn end(child: &mut Child) -> Result<()> {
     child.kill().context("cannot kill")?;
     child.wait().context("cannot wait")?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str) -> Result<Child> {
+        Ok(Command::new("sh").args(["-c", script]).stderr(Stdio::piped()).spawn()?)
+    }
+
+    #[test]
+    fn a_writer_that_had_ended_was_not_killed() -> Result<()> {
+        kill_writer(&mut shell("exec sleep 600")?)?;
+        let mut failed = shell("echo the reason >&2; exit 3")?;
+        failed.wait()?;
+        let error = kill_writer(&mut failed).expect_err("it ended by itself");
+        assert!(error.to_string().contains("exit status: 3: the reason"), "{error}");
+        Ok(())
+    }
 }

@@ -5,7 +5,8 @@
 //! put, `> T N d KEY` before a delete, `< T N` after it returned; `= KEY T N` for a record found whole,
 //! `! KEY WHY` for a damaged one, `. COUNT` at the end.
 //!
-//! Exit codes: 0 ok; 1 the map is not sound; 2 usage; 3 pool or I/O error.
+//! Exit codes: 0 ok; 1 the map is not sound; 2 usage; 3 pool or I/O error. A writer whose thread fails, or sees what
+//! never was, dies of SIGABRT.
 
 #![forbid(unsafe_code)]
 
@@ -33,6 +34,12 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    // A thread that panics ends the process, as one that fails does (`write::or_end`).
+    let say = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        say(panic);
+        std::process::abort();
+    }));
     let sound = match Command::parse() {
         Command::Write(args) => write::run(&args).map(|()| true),
         Command::Check(args) => check::run(&args),

@@ -72,25 +72,32 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let map = options.open(&args.pool)?;
     let say = File::from(std::io::stdout().as_fd().try_clone_to_owned()?);
     let end = Instant::now() + Duration::from_secs(args.seconds);
-    let results = std::thread::scope(|scope| {
+    std::thread::scope(|scope| {
         let threads: Vec<_> = (0..args.threads)
             .map(|thread| {
                 let (map, say) = (&map, &say);
-                scope.spawn(move || Writer { map, say, args, thread, number: 0 }.write_until(end))
+                let writer = Writer { map, say, args, thread, number: 0 };
+                scope.spawn(move || or_end(writer.write_until(end)))
             })
             .collect();
-        threads
-            .into_iter()
-            .map(|t| t.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-            .collect()
+        for thread in threads {
+            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        }
     });
-    let results: Vec<anyhow::Result<()>> = results;
-    results.into_iter().collect::<anyhow::Result<()>>()?;
     if args.close {
         map.close()?;
         return Ok(());
     }
     std::process::exit(0);
+}
+
+/// Ends the process when a thread has failed. Its other threads would work on until they are killed, and nobody would
+/// hear of the failure. Nothing runs at this end: what does could wait for those threads.
+pub(crate) fn or_end(result: anyhow::Result<()>) {
+    if let Err(error) = result {
+        eprintln!("mangrove: {error:#}");
+        std::process::abort();
+    }
 }
 
 /// The name of key number `i`: neighbours share long prefixes, so that threads meet in one tree and

@@ -2,7 +2,7 @@
 
 use super::ledger::Ledger;
 use crate::value::{WriterOperation, mix};
-use crate::write::{Args, say};
+use crate::write::{Args, or_end, say};
 use mangrove::heap::Heap;
 use std::fs::File;
 use std::os::fd::AsFd;
@@ -28,17 +28,19 @@ pub(crate) fn run<L: Ledger>(args: &Args) -> anyhow::Result<()> {
     let ledger = L::open(&heap, args.keys)?;
     let out = File::from(std::io::stdout().as_fd().try_clone_to_owned()?);
     let end = Instant::now() + Duration::from_secs(args.seconds);
-    let results: Vec<anyhow::Result<()>> = std::thread::scope(|scope| {
+    std::thread::scope(|scope| {
         let (heap, out) = (&heap, &out);
-        let writers = (0..args.threads).map(|t| scope.spawn(move || write(heap, ledger, out, args, t, end)));
-        let mut threads: Vec<_> = writers.collect();
-        threads.extend((0..READER_COUNT).map(|r| scope.spawn(move || look(heap, ledger, out, args, r, end))));
-        threads
-            .into_iter()
-            .map(|t| t.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-            .collect()
+        let mut threads = Vec::new();
+        for t in 0..args.threads {
+            threads.push(scope.spawn(move || or_end(write(heap, ledger, out, args, t, end))));
+        }
+        for r in 0..READER_COUNT {
+            threads.push(scope.spawn(move || or_end(look(heap, ledger, out, args, r, end))));
+        }
+        for thread in threads {
+            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        }
     });
-    results.into_iter().collect::<anyhow::Result<()>>()?;
     if args.close {
         heap.close()?;
         return Ok(());
