@@ -4,6 +4,7 @@ use super::resp::{Address, RespConnection};
 use crate::tree;
 use anyhow::{Context, Result, bail, ensure};
 use std::fs::OpenOptions;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -214,22 +215,35 @@ impl ValkeyServer {
         Ok(self.child.try_wait()?)
     }
 
-    /// SIGKILL, and waits until the process is gone.
+    /// SIGKILL, and waits until the process is gone. That it ended by itself before is an error.
     pub(super) fn kill(&mut self) -> Result<()> {
         self.child.kill().context("cannot kill the server")?;
-        self.child.wait().context("cannot wait for the server")?;
+        let status = self.child.wait().context("cannot wait for the server")?;
+        ensure!(
+            status.signal() == Some(libc::SIGKILL),
+            "the server ended by itself with {status}; its log ends:\n{}",
+            self.last_words()
+        );
         Ok(())
     }
 
-    /// SHUTDOWN, and waits until the process is gone.
+    /// SHUTDOWN, and waits until the process is gone. That it ends with an error is one.
     pub(super) fn shut_down(mut self, connection: &mut RespConnection) -> Result<()> {
         connection.add(&super::resp::words(&["SHUTDOWN", "NOSAVE"]));
         connection.send().context("cannot send SHUTDOWN")?;
         let since = Instant::now();
-        while self.ended()?.is_none() {
+        let status = loop {
+            if let Some(status) = self.ended()? {
+                break status;
+            }
             ensure!(since.elapsed() < END_MAX, "SHUTDOWN does not end the server:\n{}", self.last_words());
             std::thread::sleep(PAUSE);
-        }
+        };
+        ensure!(
+            status.success(),
+            "the server ended with {status} at SHUTDOWN; its log ends:\n{}",
+            self.last_words()
+        );
         Ok(())
     }
 }
@@ -282,5 +296,38 @@ pub(super) fn medium(name: &str) -> Result<String> {
         "file" | "dax" => Ok(name.to_owned()),
         _ if name.starts_with("emulated=") => Ok(name.to_owned()),
         _ => bail!("the server's medium is file, dax, emulated or emulated=WRITE/READ, not {name}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A process in the place of a server.
+    fn server(script: &str) -> Result<ValkeyServer> {
+        let child = Command::new("sh").args(["-c", script]).stdin(Stdio::null()).spawn()?;
+        Ok(ValkeyServer { child, address: socket("none"), log: PathBuf::from("none") })
+    }
+
+    #[test]
+    fn a_server_that_had_ended_was_not_killed() -> Result<()> {
+        server("exec sleep 600")?.kill()?;
+        let mut failed = server("exit 1")?;
+        failed.child.wait()?;
+        let error = failed.kill().expect_err("it ended by itself");
+        assert!(error.to_string().contains("exit status: 1"), "{error}");
+        Ok(())
+    }
+
+    #[test]
+    fn a_server_that_dies_of_its_shutdown_is_found() -> Result<()> {
+        let dir = tempfile::tempdir()?;
+        let address = Address::Unix(dir.path().join("s"));
+        let Address::Unix(path) = &address else { unreachable!("see above") };
+        let _listener = std::os::unix::net::UnixListener::bind(path)?;
+        server("exit 0")?.shut_down(&mut RespConnection::open(&address)?)?;
+        let died = server("kill -SEGV $$")?.shut_down(&mut RespConnection::open(&address)?);
+        assert!(died.is_err_and(|error| error.to_string().contains("at SHUTDOWN")));
+        Ok(())
     }
 }
