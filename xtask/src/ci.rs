@@ -6,7 +6,7 @@ mod lanes;
 mod step;
 
 use crate::tree;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use std::process::Command;
 use std::time::Instant;
 use step::Step;
@@ -22,8 +22,9 @@ pub(crate) struct Args {
 /// Runs the chore.
 pub(crate) fn run(args: Args) -> Result<()> {
     let start = Instant::now();
-    let steps = [checks()?, simulations()?, processes()?]
+    let steps: [Vec<Step>; 3] = [checks()?, simulations()?, processes()?]
         .map(|steps| steps.into_iter().filter(|step| step.name.starts_with(&args.only)).collect());
+    ensure!(steps.iter().any(|steps| !steps.is_empty()), "no step's name begins with {:?}", args.only);
     let total = lanes::run(steps)?;
     if !total.failures.is_empty() {
         println!("failed: {}", total.failures.join(", "));

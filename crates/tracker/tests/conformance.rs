@@ -65,7 +65,7 @@ fn main() {
         }
         None => println!("compiler: not covered, clang is not installed"),
     }
-    println!("{passed} passed, {failed} failed");
+    println!("test result: {passed} passed; {failed} failed");
     let _ = std::fs::remove_dir_all(suite::library::scratch());
     std::process::exit(i32::from(failed > 0));
 }

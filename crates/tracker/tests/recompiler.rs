@@ -52,7 +52,7 @@ fn main() {
             Err(why) => count(program.name, "did not build".into(), &[why]),
         }
     }
-    println!("{passed} passed, {failed} failed");
+    println!("test result: {passed} passed; {failed} failed");
     let _ = std::fs::remove_dir_all(suite::library::scratch());
     std::process::exit(i32::from(failed > 0));
 }

@@ -81,6 +81,8 @@ impl Step {
                 good = u64::from(status.success());
             }
             Counts::EachTest => {
+                // A test that ends the whole program takes the others with it, whatever the exit status.
+                bad = u64::from(!output.lines().any(|line| line.starts_with(RESULT)));
                 for line in output.lines() {
                     good += count(line, " passed");
                     bad += count(line, " failed");
@@ -107,9 +109,12 @@ impl Step {
     }
 }
 
+/// How a line begins that sums up a test program; those without libtest print it, too.
+const RESULT: &str = "test result: ";
+
 /// The tests before `word` in a line that sums up a test program.
 fn count(line: &str, word: &str) -> u64 {
-    let Some(result) = line.strip_prefix("test result: ") else { return 0 };
+    let Some(result) = line.strip_prefix(RESULT) else { return 0 };
     let before = result.split(word).next().unwrap_or_default();
     before.split_whitespace().next_back().and_then(|n| n.parse().ok()).unwrap_or(0)
 }
@@ -163,4 +168,26 @@ fn wait(child: &mut Child) -> Result<(ExitStatus, Duration)> {
         Duration::from_secs(time.tv_sec.unsigned_abs()) + Duration::from_micros(time.tv_usec.unsigned_abs())
     };
     Ok((ExitStatus::from_raw(status), time(used.ru_utime) + time(used.ru_stime)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The tests that passed and failed in a program that prints this and succeeds.
+    fn counted(prints: &str) -> Result<(u64, u64)> {
+        let mut program = Command::new("printf");
+        program.arg("%s").arg(prints);
+        let Ran { good, bad, .. } = Step::tests("a program", program).run()?;
+        Ok((good, bad))
+    }
+
+    #[test]
+    fn a_test_program_that_ends_early_has_failed() -> Result<()> {
+        let begins = "running 2 tests\ntest one ... ok\n";
+        assert_eq!(counted(begins)?, (0, 1));
+        let ends = format!("{begins}test result: ok. 2 passed; 0 failed; 0 ignored\n");
+        assert_eq!(counted(&ends)?, (2, 0));
+        Ok(())
+    }
 }
