@@ -29,8 +29,16 @@ pub(crate) fn cluster_node(digit: &str, flags: &str, port: u16, slots: &str) -> 
     format!("{id} 127.0.0.1:{port}@{port} {flags} - 0 0 {digit} connected {slots}\n")
 }
 
+/// Whether there is a server to test.
+///
+/// # Panics
+/// Without one where all tests run: `make test` has built it before.
 pub(crate) fn is_built() -> bool {
-    std::env::var_os("MANGROVE_REDIS_BUILDS").is_some() || builds().join("current/valkey-server").exists()
+    let is_named = std::env::var_os("MANGROVE_REDIS_BUILDS").is_some();
+    let is_built = is_named || builds().join("current/valkey-server").exists();
+    let is_due = std::env::var_os("MANGROVE_TEST_WHOLE").is_some();
+    assert!(is_built || !is_due, "there is no server in {}", builds().display());
+    is_built
 }
 
 /// Where the builds are.
