@@ -158,7 +158,7 @@ fn a_list_that_was_compressed_is_read_inside_a_command_whatever_the_depth_is_now
 /// The server asks in each round whether keys are to be expired, and the glue passes that on once a millisecond.
 #[test]
 fn a_round_in_which_nothing_is_to_be_expired_makes_no_batch() {
-    const ROUNDS: u64 = 3000;
+    const ROUNDS: u64 = 1000;
     if !is_built() {
         return;
     }
@@ -170,8 +170,11 @@ fn a_round_in_which_nothing_is_to_be_expired_makes_no_batch() {
         let line = info.lines().find_map(|line| line.strip_prefix("mangrove_commands:"));
         line.expect("the count of tracked calls").parse().unwrap()
     };
-    // Where rounds take as long as a millisecond, one call in each is no more than there may be.
-    let can_tell = (0..10).any(|_| {
+    // Where rounds take as long as a millisecond, one call in each is no more than there may be. On a busy machine many
+    // thousand of them do, and then a thousand are quick.
+    let first = Instant::now();
+    let mut can_tell = false;
+    while !can_tell && first.elapsed() < POLL * POLLS {
         let begun = Instant::now();
         let before = tracked_calls();
         let mut stream = UnixStream::connect(dir.path().join("s")).unwrap();
@@ -183,8 +186,8 @@ fn a_round_in_which_nothing_is_to_be_expired_makes_no_batch() {
         // Some more come from the server's timer, ten times a second.
         let calls_max = u64::try_from(begun.elapsed().as_millis()).unwrap() * 6 / 5 + 100;
         assert!(calls <= calls_max, "{calls} tracked calls in a time for {calls_max}");
-        calls_max < ROUNDS
-    });
+        can_tell = calls_max < ROUNDS;
+    }
     assert!(can_tell, "rounds of a server that is asked nothing take a millisecond each");
 }
 
