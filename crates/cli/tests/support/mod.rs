@@ -4,4 +4,6 @@
 
 mod yard;
 
-pub(crate) use yard::{HEEDING, Mount, SMALL_FILES, Said, Yard, command_in, end_of, finish, signal, spawn};
+pub(crate) use yard::{
+    HEEDING, Mount, SMALL_FILES, Said, WAIT_MAX, Yard, command_in, end_of, finish, signal, spawn,
+};

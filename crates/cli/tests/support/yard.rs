@@ -120,9 +120,12 @@ pub(crate) const HEEDING: [&str; 2] = ["env", "--default-signal"];
 pub(crate) const SMALL_FILES: [&str; 6] =
     ["env", "--default-signal=XFSZ", "sh", "-c", "ulimit -f 4096; exec \"$@\"", "sh"];
 
+/// A wait that takes longer than this hangs, however busy the machine is.
+pub(crate) const WAIT_MAX: Duration = Duration::from_secs(300);
+
 /// Waits for the exit code, but not for ever.
 pub(crate) fn end_of(child: &mut Child) -> Option<i32> {
-    let until = Instant::now() + Duration::from_secs(120);
+    let until = Instant::now() + WAIT_MAX;
     while Instant::now() < until {
         if let Some(status) = child.try_wait().expect("wait") {
             return status.code();

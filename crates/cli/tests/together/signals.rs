@@ -1,6 +1,6 @@
 //! Signals: the ones that were ignored stay ignored, the others stop a command at once, also where it waits.
 
-use crate::support::{HEEDING, SMALL_FILES, Yard, end_of, finish, signal, spawn};
+use crate::support::{HEEDING, SMALL_FILES, WAIT_MAX, Yard, end_of, finish, signal, spawn};
 use std::fs;
 use std::io::{Read, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -33,7 +33,7 @@ impl Load {
     /// Waits until so many more lines are acknowledged.
     fn acknowledges(&self, lines: usize) {
         for _ in 0..lines {
-            self.lines.recv_timeout(Duration::from_secs(60)).expect("an acknowledged line");
+            self.lines.recv_timeout(WAIT_MAX).expect("an acknowledged line");
         }
     }
 }
@@ -101,7 +101,7 @@ fn wait_until_caught(child: &Child, name: &str) {
         };
         u64::from_str_radix(mask.trim(), 16).unwrap() >> (number - 1) & 1 == 1
     };
-    let until = Instant::now() + Duration::from_secs(60);
+    let until = Instant::now() + WAIT_MAX;
     while !catches(&fs::read_to_string(&status).unwrap()) {
         assert!(Instant::now() < until, "{name}: it is never caught");
     }
@@ -123,14 +123,13 @@ fn a_command_that_waits_for_a_pool_ends_at_once_and_changes_nothing() {
         &["map", "export", "p", "out"],
         &["map", "export", "p", "/dev/null"],
     ] {
-        let mut child = spawn(&mut yard.command_behind(&HEEDING, &[args, &["--wait=90"]].concat()));
+        // One that waits on does so for longer than `end_of`.
+        let mut child = spawn(&mut yard.command_behind(&HEEDING, &[args, &["--wait=3600"]].concat()));
         wait_until_caught(&child, "TERM");
         // Long enough for it to come to where it waits.
         std::thread::sleep(Duration::from_millis(500));
-        let start = Instant::now();
         signal(&child, "TERM");
         assert_eq!(end_of(&mut child), Some(130), "{args:?}");
-        assert!(start.elapsed() < Duration::from_secs(30), "{args:?} waited on");
         assert_eq!(yard.names(), before, "{args:?}");
     }
     owner.input = None;
