@@ -85,7 +85,7 @@ const ROUNDS_PER_POOL: u16 = 10;
 /// write has a key of one of those.
 const PLANTED_LOST_MIN: u64 = 200;
 /// A writer that acknowledges nothing for this long hangs; a busy machine is not so slow.
-const SILENCE_MAX: Duration = Duration::from_secs(120);
+const SILENCE_MAX: Duration = Duration::from_secs(300);
 
 /// The result of all rounds together.
 #[derive(Default)]

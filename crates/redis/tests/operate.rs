@@ -186,7 +186,7 @@ fn an_update_names_what_the_configuration_forbids_it_and_does_without_an_acl_fil
         // One that waits for ever fails the test.
         let mut command = Command::new("timeout");
         command
-            .args(["60", env!("CARGO_BIN_EXE_mangrove-redis"), "update"])
+            .args(["300", env!("CARGO_BIN_EXE_mangrove-redis"), "update"])
             .arg(&conf)
             .arg("--dir")
             .arg(&dir);

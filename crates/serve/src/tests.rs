@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 /// A wait that takes longer than this hangs, however busy the machine is.
-const HANG: Duration = Duration::from_secs(120);
+const HANG: Duration = Duration::from_secs(300);
 
 /// `inc\n` is answered by the count after it, `get\n` by the count, `big N\n` by N letters, `bye\n` by bye and the
 /// end of the connection; `boom\n` panics.

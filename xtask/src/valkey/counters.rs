@@ -159,7 +159,7 @@ pub(super) fn role(connection: &mut RespConnection) -> Result<String> {
 
 /// Waits until a replica has all of its primary's stream, while nothing is written.
 pub(super) fn catch_up(primary: &mut RespConnection, replica: &mut RespConnection) -> Result<()> {
-    wait_until("the replica has the whole stream", Duration::from_secs(60), || {
+    wait_until("the replica has the whole stream", Duration::from_secs(300), || {
         Ok(role(replica)? == "slave"
             && replica.info("replication", "master_link_status")? == "up"
             && offset(primary)? == offset(replica)?)

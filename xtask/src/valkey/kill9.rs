@@ -41,7 +41,7 @@ const MEMORY_BYTES: u64 = 24 << 20;
 /// A small log.
 const LOG_BYTES: u64 = 4 << 20;
 /// A server that acknowledges nothing for this long hangs.
-const SILENCE_MAX: Duration = Duration::from_secs(60);
+const SILENCE_MAX: Duration = Duration::from_secs(300);
 /// Findings that are shown.
 const SHOWN_MAX: usize = 20;
 

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 /// A server that is silent for this long hangs; a busy machine is not so slow.
-const SILENCE_MAX: Duration = Duration::from_secs(60);
+const SILENCE_MAX: Duration = Duration::from_secs(300);
 
 /// A command: its name and its arguments.
 pub(super) type Words = Vec<Vec<u8>>;

@@ -10,9 +10,9 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// A server that does not answer so long after its start never will.
-const START_MAX: Duration = Duration::from_secs(60);
+const START_MAX: Duration = Duration::from_secs(300);
 /// How long a server may take to end after SHUTDOWN.
-const END_MAX: Duration = Duration::from_secs(60);
+const END_MAX: Duration = Duration::from_secs(300);
 /// Between two attempts to connect.
 const PAUSE: Duration = Duration::from_millis(5);
 

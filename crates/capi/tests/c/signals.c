@@ -14,7 +14,7 @@ static void nobody_may_take_it(int signal) {
 
 /* Blocks the signal here too: now every thread has it blocked, or a thread of the library gets it. */
 static int progress(const mangrove_progress *so_far, void *set) {
-    const struct timespec patience = {30, 0};
+    const struct timespec patience = {300, 0};
     (void)so_far;
     asked++;
     CHECK(pthread_sigmask(SIG_BLOCK, set, NULL) == 0);
@@ -55,7 +55,7 @@ static void a_backup_takes_none(mangrove_map *map, const char *path) {
 
 int main(int argc, char **argv) {
     const int signals[] = {SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGCHLD, SIGALRM};
-    const struct timespec patience = {30, 0};
+    const struct timespec patience = {300, 0};
     const char *folder = scratch_of(argc, argv);
     mangrove_options *options = mangrove_options_new();
     mangrove_map *map;

@@ -333,7 +333,7 @@ fn a_loaded_batch_has_as_many_records_as_were_asked_for() {
     for batch in [33, 40, 64] {
         // What is written at once to a socket of this kind is read at once: a report is a batch.
         let (reports, stdout) = UnixDatagram::pair().unwrap();
-        reports.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        reports.set_read_timeout(Some(Duration::from_secs(300))).unwrap();
         let (pool, batch_option) = (format!("p{batch}"), format!("--batch={batch}"));
         let args = ["map", "load", &pool, "lines", "--report", "--threads=1", &batch_option];
         let mut child = yard.command(&args).stdout(OwnedFd::from(stdout)).spawn().unwrap();

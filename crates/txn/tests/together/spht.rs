@@ -98,7 +98,7 @@ fn what_was_acknowledged_comes_back() {
 fn ends<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     let (done, result) = channel();
     let worker = std::thread::spawn(move || done.send(work()));
-    match result.recv_timeout(Duration::from_secs(60)) {
+    match result.recv_timeout(Duration::from_secs(300)) {
         Ok(result) => result,
         Err(_) => panic!("somebody waits for ever, or panicked: {}", worker.is_finished()),
     }
