@@ -23,7 +23,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// Options of this chore.
@@ -310,11 +310,14 @@ impl Rounds<'_> {
         };
         let door = rpc::Door::of(&mut server)?;
         let (threads, keys) = (self.args.threads, self.keys);
-        let clients = rpc::Clients { round, threads, keys, seed: self.rng.random() };
+        let is_killed = AtomicBool::new(false);
+        let clients = rpc::Clients { round, threads, keys, seed: self.rng.random(), is_killed };
         let acknowledged = AtomicU64::new(0);
         std::thread::scope(|scope| {
             let writing = scope.spawn(|| clients.write(&door, &acknowledged));
             let waited = plant.grow(&self.pool, after, &acknowledged, &mut server);
+            // Relaxed: the connections end after the kill, which comes after this.
+            clients.is_killed.store(true, Ordering::Relaxed);
             let killed = kill_writer(&mut server);
             plant.bear(&self.pool)?;
             let lines = writing.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));

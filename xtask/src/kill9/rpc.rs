@@ -1,5 +1,5 @@
-//! The clients of `kill9 --app rpc`: they use the wire format of examples/kv and keep the history themselves. When
-//! a connection ends, its client knows that the server was killed.
+//! The clients of `kill9 --app rpc`: they use the wire format of examples/kv and keep the history themselves. A
+//! connection ends with the kill of the server; one that ends before is an error.
 
 use anyhow::{Context, Result, bail, ensure};
 use rand::rngs::StdRng;
@@ -9,7 +9,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// As examples/kv/kv.h has them.
 const SLOT_COUNT: u64 = 4096;
@@ -77,6 +77,8 @@ pub(super) struct Clients {
     pub(super) threads: u8,
     pub(super) keys: u64,
     pub(super) seed: u64,
+    /// Set before the server is killed.
+    pub(super) is_killed: AtomicBool,
 }
 
 impl Clients {
@@ -98,6 +100,15 @@ impl Clients {
         Ok(lines.into_inner()?)
     }
 
+    /// What the end of a connection means.
+    fn ended(&self, error: std::io::Error) -> Result<()> {
+        // Relaxed: the kill comes after the store, and the end of the connection after the kill.
+        if self.is_killed.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        Err(error).context("a connection ended before the server was killed")
+    }
+
     fn client(
         &self,
         door: &Door,
@@ -105,8 +116,11 @@ impl Clients {
         lines: &Mutex<Vec<String>>,
         acknowledged: &AtomicU64,
     ) -> Result<()> {
-        // The server was killed before the client connected: no history.
-        let Ok(mut stream) = door.connect() else { return Ok(()) };
+        let mut stream = match door.connect() {
+            Ok(stream) => stream,
+            // The server was killed before the client connected: no history.
+            Err(error) => return self.ended(error),
+        };
         let mut rng = StdRng::seed_from_u64(self.seed ^ u64::from(thread) << 32);
         let me = format!("r{}t{thread}", self.round);
         let keys = self.keys.min(SLOT_COUNT);
@@ -116,7 +130,10 @@ impl Clients {
             let (key, deletes) = (name(index), rng.random_ratio(1, 5));
             let value = if deletes { String::new() } else { make_value(&me, number, &key) };
             say(format!("> {me} {number} {} {key}", if deletes { 'd' } else { 'p' }));
-            let Ok(reply) = ask(&mut stream, &request(b'P', index, &value)) else { return Ok(()) };
+            let reply = match ask(&mut stream, &request(b'P', index, &value)) {
+                Ok(reply) => reply,
+                Err(error) => return self.ended(error),
+            };
             ensure!(reply.starts_with("OK "), "the server answered {reply:?}");
             say(format!("< {me} {number}"));
             acknowledged.fetch_add(1, Ordering::Relaxed);
@@ -125,7 +142,10 @@ impl Clients {
                 let index = if rng.random_ratio(1, 2) { index } else { rng.random_range(0..keys) };
                 let key = name(index);
                 say(format!("? {me} {key}"));
-                let Ok(read) = ask(&mut stream, &request(b'G', index, "")) else { return Ok(()) };
+                let read = match ask(&mut stream, &request(b'G', index, "")) {
+                    Ok(read) => read,
+                    Err(error) => return self.ended(error),
+                };
                 let saw = match written(&read, &key) {
                     _ if read.is_empty() => "-".to_owned(),
                     Some((thread, number)) => format!("{thread} {number}"),
@@ -175,6 +195,15 @@ fn ask(stream: &mut UnixStream, request: &[u8]) -> std::io::Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_connection_that_ends_before_the_kill_is_an_error() {
+        let clients = Clients { round: 0, threads: 1, keys: 1, seed: 1, is_killed: AtomicBool::new(false) };
+        let nobody = Door("/nowhere/door".to_owned());
+        assert!(clients.write(&nobody, &AtomicU64::new(0)).is_err());
+        clients.is_killed.store(true, Ordering::Relaxed);
+        assert!(clients.write(&nobody, &AtomicU64::new(0)).is_ok_and(|lines| lines.is_empty()));
+    }
 
     #[test]
     fn values_fill_their_slot_and_name_their_operation() {
