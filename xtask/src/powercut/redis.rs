@@ -208,7 +208,7 @@ impl ServerRounds {
         let instants = Instants::draw(&mut rig.rng, rig.storage);
         let mut rng = StdRng::seed_from_u64(rig.rng.random());
         let address = Address::Port(powered.port);
-        crowd.work(&address, &mut rng, |acknowledged| {
+        crowd.work(&address, &mut rng, |acknowledged, _| {
             let waited = wait_for(&mut powered, &instants, acknowledged);
             // In any case: the clients end with the machine.
             let cut = rig.cut(powered);

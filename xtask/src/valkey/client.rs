@@ -42,6 +42,8 @@ pub(super) struct Shared {
     pub(super) told: Vec<AtomicU64>,
     /// Operations that were acknowledged.
     pub(super) acknowledged: AtomicU64,
+    /// Clients whose connection has ended, or that got none.
+    pub(super) ended: AtomicU64,
     /// Reads that were answered.
     pub(super) read: AtomicU64,
 }
@@ -74,10 +76,14 @@ struct Talk<'a> {
 
 /// Works until the connection ends.
 pub(super) fn work(shared: &Shared, client: usize, ledger: ClientLedger, rng: StdRng) -> ClientLedger {
-    let Ok(connection) = RespConnection::open(&shared.address) else { return ledger };
+    let Ok(connection) = RespConnection::open(&shared.address) else {
+        shared.ended.fetch_add(1, Ordering::Relaxed);
+        return ledger;
+    };
     let generator = Generator::new(rng, shared.keys, shared.evicts, ledger.drawn);
     let mut talk = Talk { shared, client, connection, ledger, generator, sent: VecDeque::new() };
     let ended = talk.run();
+    shared.ended.fetch_add(1, Ordering::Relaxed);
     if let Err(error) = ended
         && matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::WouldBlock)
     {
@@ -292,6 +298,23 @@ fn named(reply: &Reply) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rand::SeedableRng;
+
+    #[test]
+    fn a_client_that_gets_no_connection_has_ended() {
+        let shared = Shared {
+            address: Address::Unix("/nowhere/socket".into()),
+            keys: 1,
+            evicts: false,
+            floods: 1,
+            told: Vec::new(),
+            acknowledged: AtomicU64::new(0),
+            ended: AtomicU64::new(0),
+            read: AtomicU64::new(0),
+        };
+        work(&shared, 0, ClientLedger::default(), StdRng::seed_from_u64(1));
+        assert_eq!(shared.ended.into_inner(), 1);
+    }
 
     #[test]
     fn values_and_entries_name_their_operation() {

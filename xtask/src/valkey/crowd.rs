@@ -58,12 +58,13 @@ impl ClientCrowd {
         survey::open_accounts(connection)
     }
 
-    /// Runs the clients. `end` gets the number of acknowledged operations as it grows, and ends their connections.
+    /// Runs the clients. `end` gets the numbers of acknowledged operations and of clients that have ended as they grow,
+    /// and ends the clients' connections.
     pub(crate) fn work<T>(
         &mut self,
         address: &Address,
         rng: &mut StdRng,
-        end: impl FnOnce(&AtomicU64) -> Result<T>,
+        end: impl FnOnce(&AtomicU64, &AtomicU64) -> Result<T>,
     ) -> Result<T> {
         let shared = Shared {
             address: address.clone(),
@@ -72,6 +73,7 @@ impl ClientCrowd {
             floods: self.floods,
             told: self.ledgers.iter().map(|_| AtomicU64::new(0)).collect(),
             acknowledged: AtomicU64::new(0),
+            ended: AtomicU64::new(0),
             read: AtomicU64::new(0),
         };
         let seeds: Vec<u64> = self.ledgers.iter().map(|_| rng.random()).collect();
@@ -91,7 +93,7 @@ impl ClientCrowd {
             for (of, seed) in listeners.into_iter().enumerate() {
                 scope.spawn(move || client::listen(shared, of, StdRng::seed_from_u64(seed)));
             }
-            let ended = end(&shared.acknowledged);
+            let ended = end(&shared.acknowledged, &shared.ended);
             let ledgers: Vec<ClientLedger> = works
                 .into_iter()
                 .map(|work| work.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))

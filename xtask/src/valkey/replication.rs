@@ -113,7 +113,7 @@ fn work(
     end: impl FnOnce() -> Result<()>,
 ) -> Result<()> {
     let after = bench.rng.random_range(OPERATION_COUNT / 3..OPERATION_COUNT);
-    crowd.work(address, &mut bench.rng, |acknowledged| {
+    crowd.work(address, &mut bench.rng, |acknowledged, _| {
         let waited = wait_until("the clients have enough answers", Duration::from_secs(120), || {
             Ok(acknowledged.load(Ordering::Relaxed) >= after)
         });

@@ -163,7 +163,7 @@ impl Soak {
     ) -> Result<Cycle> {
         let before = crowd.acknowledged;
         let mut peak = Sample::default();
-        crowd.work(&setup.address, &mut self.rng, |_| {
+        crowd.work(&setup.address, &mut self.rng, |_, _| {
             let (begun, mut is_flushed) = (Instant::now(), false);
             let sampled = loop {
                 match Sample::take(connection) {
@@ -214,7 +214,7 @@ impl Soak {
             }
             crowd.settle(&mut connection)?;
             let after = self.rng.random_range(1..OPERATIONS_MAX);
-            crowd.work(&setup.address, &mut self.rng, |acknowledged| {
+            crowd.work(&setup.address, &mut self.rng, |acknowledged, _| {
                 let waited = wait_until("the clients have enough answers", FREES_MAX, || {
                     Ok(acknowledged.load(Ordering::Relaxed) >= after)
                 });
