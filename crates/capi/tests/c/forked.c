@@ -86,7 +86,7 @@ static void fork_beside_writers(const char *path) {
         pid_t pid = fork();
         CHECK(pid >= 0);
         if (pid == 0) {
-            alarm(120); /* it hangs */
+            alarm(300); /* it hangs */
             refused(mangrove_map_write(map, batch));
             refused(mangrove_map_put(map, S("busy 1"), S("x")));
             refused(mangrove_map_delete_range(map, &every, NULL));

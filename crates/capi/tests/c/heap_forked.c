@@ -30,7 +30,7 @@ static int fork_inside(mangrove_tx *tx, void *child) {
     *(pid_t *)child = fork();
     CHECK(*(pid_t *)child >= 0);
     if (*(pid_t *)child > 0) return MANGROVE_OK;
-    alarm(120);
+    alarm(300);
     ANSWERS(MANGROVE_ERR_UNSUPPORTED, mangrove_tx_load(tx, cell, &found));
     CHECK(strstr(mangrove_last_error(), "forked inside") != NULL);
     ANSWERS(MANGROVE_ERR_UNSUPPORTED, mangrove_tx_store(tx, cell, 3));
@@ -86,7 +86,7 @@ static void on_medium(const char *folder, const char *name, int medium) {
     pid = fork();
     CHECK(pid >= 0);
     if (pid == 0) {
-        alarm(120);
+        alarm(300);
         refused_in_a_child(folder, ticket);
         _exit(0);
     }

@@ -111,7 +111,7 @@ int main(int argc, char **argv) {
     if ((pid = fork()) == 0) {
         fill(paths[3]);
         if ((pid = fork()) == 0) {
-            alarm(120); /* it hangs */
+            alarm(300); /* it hangs */
             exit(0);
         }
         ended_well(pid);
