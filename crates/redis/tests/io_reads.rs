@@ -72,10 +72,11 @@ fn is_answered_on_a_thread(client: &mut Client, line: &str, tries: usize) -> boo
         let before = client.on_threads();
         let first = client.on_main(line);
         let found = client.alone(line, first.len());
-        // A time to live may have ticked.
+        // A time to live may have ticked, more than once where the machine is busy.
         let last = client.on_main(line);
+        let has_ticked = line.starts_with("TTL") && (&last..=&first).contains(&&found);
         assert!(
-            found == first || found == last,
+            found == first || found == last || has_ticked,
             "{line}: {} and on the main thread {}",
             String::from_utf8_lossy(&found),
             String::from_utf8_lossy(&last)
@@ -94,7 +95,7 @@ fn fill(client: &mut Client) {
     let long = "l".repeat(3000);
     let mut lines =
         format!("SET text hello\r\nSET number 123\r\nSET real 1.5\r\nSET long {long}\r\nSET empty \"\"\r\n");
-    lines += "SET mortal 1 EX 100000\r\nSET short 1 PX 1\r\n";
+    lines += "SET mortal 1 EX 90000\r\nSET short 1 PX 1\r\n";
     for (kind, count) in [("small", 5), ("large", 700)] {
         for j in 0..count {
             lines += &format!(
