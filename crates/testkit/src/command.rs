@@ -1,6 +1,7 @@
 //! Programs that must succeed, programs that are killed when they have come so far, and valgrind.
 
 use std::io::{BufRead, BufReader, Read};
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::Arc;
@@ -135,12 +136,28 @@ impl<T: Send + 'static> Victim<T> {
     /// Kills it with SIGKILL, and returns what `read` made of its lines.
     ///
     /// # Panics
-    /// When it has written anything to standard error.
+    /// When it has written anything to standard error, or had ended by itself.
     #[track_caller]
     pub fn kill(mut self) -> T {
         self.child.kill().expect("SIGKILL");
         let output = self.child.wait_with_output().expect("ends");
-        assert!(output.stderr.is_empty(), "{}", told(&output));
+        let is_killed = output.status.signal() == Some(libc::SIGKILL);
+        assert!(is_killed && output.stderr.is_empty(), "{}", told(&output));
         self.reader.join().expect("reads")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[should_panic(expected = "exit status: 1")]
+    fn a_victim_that_had_ended_was_not_killed() {
+        let mut command = Command::new("sh");
+        let mut victim = Victim::start(command.args(["-c", "echo one; exit 1"]), |lines| lines.count());
+        victim.says(1);
+        victim.child.wait().expect("ends");
+        victim.kill();
     }
 }
