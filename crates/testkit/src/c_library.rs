@@ -78,14 +78,7 @@ impl CLibrary {
             run(build.args(["--profile", profile, "--target-dir"]).arg(target));
             let folder = target.join(folder);
             if let Some(soname) = self.soname {
-                let link = folder.join(soname);
-                let _ = std::fs::remove_file(&link);
-                match std::os::unix::fs::symlink(self.file, &link) {
-                    Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => {
-                        panic!("{}: {e}", link.display())
-                    }
-                    _ => {}
-                }
+                link(&folder, soname, self.file);
             }
             folder
         })
@@ -104,6 +97,19 @@ impl CLibrary {
         cc.arg("-I").arg(self.here().join("include"));
         cc
     }
+}
+
+/// Gives `file` in a directory another name. Tests of other packages run programs meanwhile that look for it: the name
+/// is there at every instant.
+fn link(folder: &Path, name: &str, file: &str) {
+    let link = folder.join(name);
+    if std::fs::read_link(&link).is_ok_and(|to| to == Path::new(file)) {
+        return;
+    }
+    let new = folder.join(format!("{name}.{}", std::process::id()));
+    let _ = std::fs::remove_file(&new);
+    let made = std::os::unix::fs::symlink(file, &new).and_then(|()| std::fs::rename(&new, &link));
+    made.unwrap_or_else(|e| panic!("{}: {e}", link.display()));
 }
 
 /// The repository's directory.
@@ -132,4 +138,24 @@ pub fn shell(line: &str, folder: &Path, prefix: &Path) -> Command {
     command.env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig"));
     command.env("LD_LIBRARY_PATH", prefix.join("lib"));
     command
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::MetadataExt;
+
+    #[test]
+    fn a_name_that_is_right_is_left_alone_and_another_is_replaced() {
+        let folder = tempfile::tempdir().expect("a directory");
+        let at = folder.path().join("lib.so.0");
+        let number = || std::fs::symlink_metadata(&at).expect("a link").ino();
+        std::os::unix::fs::symlink("old.so", &at).expect("a link");
+        link(folder.path(), "lib.so.0", "lib.so");
+        assert_eq!(std::fs::read_link(&at).expect("a link"), Path::new("lib.so"));
+        let before = number();
+        link(folder.path(), "lib.so.0", "lib.so");
+        assert_eq!(number(), before);
+        assert_eq!(std::fs::read_dir(folder.path()).expect("a directory").count(), 1);
+    }
 }
