@@ -79,6 +79,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     );
     let mut violations = 0;
     let mut counts = Vec::new();
+    let mut is_reached = args.without.is_none();
     for domain in domains {
         let campaign = campaign(&args, domain, images);
         watch_over(&campaign.watch, args.without.clone());
@@ -96,6 +97,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
                 violations += 1;
             }
         }
+        is_reached |= args.without.as_ref().is_some_and(|site| campaign.sites.reached().contains_key(site));
     }
     for (domain, count) in &counts {
         println!("{:>5}: {count} distinct crash images", domain.name());
@@ -107,6 +109,10 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     // Some forms run in some domains only.
     if counts.iter().all(|(_, count)| *count == 0) {
         bail!("no crash image was judged: nothing of this runs in these domains");
+    }
+    // `--planted` asks for one domain at a time, in which a site need not be reached.
+    if !is_reached && args.domain == "all" {
+        bail!("nothing was silenced: no workload of this engine reaches that site");
     }
     Ok(())
 }
