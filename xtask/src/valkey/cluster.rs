@@ -18,7 +18,7 @@ const SLOT_COUNT: usize = 16_384;
 const BUS: u16 = 10_000;
 /// A primary that is silent for so many milliseconds is replaced.
 const NODE_TIMEOUT_MS: &str = "5000";
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_secs(300);
 /// A failover that was asked for and is not done by now has failed: the servers give it 5 s.
 const ATTEMPT: Duration = Duration::from_secs(7);
 

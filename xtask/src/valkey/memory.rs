@@ -169,7 +169,7 @@ fn config_set(connection: &mut RespConnection) -> Result<Then> {
     limit(connection, "allkeys-random", -(4 << 20))?;
     let mut last = String::new();
     // Each question is one turn of the loop at least, and each turn runs the timer until memory suffices.
-    wait_until("the server evicts, and no more", Duration::from_secs(120), || {
+    wait_until("the server evicts, and no more", Duration::from_secs(300), || {
         let before = std::mem::replace(&mut last, connection.info("stats", "evicted_keys")?);
         Ok(last != "0" && last == before)
     })?;

@@ -114,7 +114,7 @@ fn work(
 ) -> Result<()> {
     let after = bench.rng.random_range(OPERATION_COUNT / 3..OPERATION_COUNT);
     crowd.work(address, &mut bench.rng, |acknowledged, _| {
-        let waited = wait_until("the clients have enough answers", Duration::from_secs(120), || {
+        let waited = wait_until("the clients have enough answers", Duration::from_secs(300), || {
             Ok(acknowledged.load(Ordering::Relaxed) >= after)
         });
         end()?;
@@ -140,7 +140,7 @@ impl Pair {
     /// it had all of it.
     fn resume(&mut self, bench: &mut FleetBench, what: &str) -> Result<Synchronisations> {
         let Self { durable, server, primary, replica } = self;
-        wait_until("the replica notices", Duration::from_secs(20), || {
+        wait_until("the replica notices", Duration::from_secs(300), || {
             Ok(replica.info("replication", "master_link_status")? == "down")
         })?;
         let received = offset(replica)?;

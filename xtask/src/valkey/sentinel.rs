@@ -13,7 +13,7 @@ use std::time::Duration;
 const SENTINEL_COUNT: usize = 3;
 /// A primary that is silent for so many milliseconds is down.
 const DOWN_MS: u32 = 5_000;
-const LIMIT: Duration = Duration::from_secs(90);
+const LIMIT: Duration = Duration::from_secs(300);
 
 /// Sentinels; killed when dropped.
 struct Sentinels(Vec<Child>);

@@ -34,7 +34,7 @@ const MEMORY_BYTES: u64 = 16 << 20;
 const LOG_BYTES: u64 = 8 << 20;
 const SAMPLE_EVERY: Duration = Duration::from_millis(500);
 /// Lazy frees that take longer hang.
-const FREES_MAX: Duration = Duration::from_secs(120);
+const FREES_MAX: Duration = Duration::from_secs(300);
 /// Operations between two kills.
 const OPERATIONS_MAX: u64 = 2_000;
 /// How far two arenas with the same data may be apart.
