@@ -173,6 +173,15 @@ impl Running {
     }
 }
 
+#[track_caller]
+fn wait_until(condition: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !condition() {
+        assert!(begun.elapsed() < HANG, "it does not come to that");
+        std::thread::yield_now();
+    }
+}
+
 fn ask(peer: &mut BufReader<TcpStream>, request: &str) -> String {
     peer.get_mut().write_all(request.as_bytes()).unwrap();
     line(peer)
@@ -217,15 +226,11 @@ fn no_answer_leaves_before_it_is_durable_and_the_loop_goes_on_meanwhile() {
     assert_eq!(ask(&mut reader, "get\n"), "0");
     server.fake.hold(true);
     writer.get_mut().write_all(b"inc\ninc\n").unwrap();
-    while server.runtime.stat().commands < 2 {
-        std::thread::yield_now();
-    }
+    wait_until(|| server.runtime.stat().commands >= 2);
     reader.get_mut().write_all(b"get\n").unwrap(); // it has seen what may be lost
     let mut bystander = server.connect();
     bystander.get_mut().write_all(b"inc\n").unwrap(); // the loop still executes
-    while server.runtime.stat().commands < 3 {
-        std::thread::yield_now();
-    }
+    wait_until(|| server.runtime.stat().commands >= 3);
     for peer in [&mut writer, &mut reader, &mut bystander] {
         peer.get_mut().set_read_timeout(Some(Duration::from_millis(60))).unwrap();
         assert!(peer.read(&mut [0; 8]).is_err(), "an answer left early");
@@ -266,9 +271,7 @@ fn answers_that_were_held_when_the_medium_failed_are_never_given() {
     assert_eq!(ask(&mut peer, "inc\n"), "1");
     server.fake.hold(true);
     peer.get_mut().write_all(b"inc\n").unwrap();
-    while server.runtime.stat().committed < Ticket(2) {
-        std::thread::yield_now();
-    }
+    wait_until(|| server.runtime.stat().committed >= Ticket(2));
     server.fake.fail();
     assert_eq!(line(&mut peer), "", "cut off without the answer");
     server.stopper.stop();
@@ -282,9 +285,7 @@ fn reads_go_on_when_the_medium_failed_with_a_write_under_way() {
     assert_eq!(ask(&mut reader, "get\n"), "0");
     server.fake.hold(true);
     writer.get_mut().write_all(b"inc\n").unwrap();
-    while server.runtime.stat().committed < Ticket(1) {
-        std::thread::yield_now();
-    }
+    wait_until(|| server.runtime.stat().committed >= Ticket(1));
     server.fake.fail();
     assert_eq!(line(&mut writer), "", "cut off without the answer");
     for _ in 0..3 {
@@ -303,9 +304,7 @@ fn after_a_commit_that_was_refused_answers_still_wait_and_are_given() {
     assert_eq!(ask(&mut reader, "get\n"), "0");
     server.fake.hold(true);
     writer.get_mut().write_all(b"inc\n").unwrap();
-    while server.runtime.stat().committed < Ticket(1) {
-        std::thread::yield_now();
-    }
+    wait_until(|| server.runtime.stat().committed >= Ticket(1));
     server.fake.refuse_one();
     assert!(ask(&mut server.connect(), "inc\n").starts_with("error: "));
     assert!(server.runtime.failure().is_some());
@@ -443,9 +442,7 @@ fn a_stop_answers_what_was_received() {
     assert_eq!(ask(&mut peer, "inc\n"), "1");
     server.fake.hold(true);
     peer.get_mut().write_all("inc\n".repeat(100).as_bytes()).unwrap();
-    while server.runtime.stat().commands < 101 {
-        std::thread::yield_now();
-    }
+    wait_until(|| server.runtime.stat().commands >= 101);
     server.stopper.stop();
     std::thread::sleep(Duration::from_millis(30));
     server.fake.hold(false);
