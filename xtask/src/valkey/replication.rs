@@ -223,8 +223,10 @@ fn replica(bench: &mut FleetBench) -> Result<String> {
         let before = Synchronisations::of(&mut primary)?;
         let mut ending = RespConnection::open(&stock.address)?;
         work(bench, &mut crowd, &stock.address, || {
-            server.kill()?;
-            end_clients(&mut ending)
+            let killed = server.kill();
+            // In any case: the clients are the primary's, which goes on.
+            end_clients(&mut ending)?;
+            killed
         })?;
         // `end_clients` has ended this chore's connection, too.
         primary = RespConnection::open(&stock.address)?;
