@@ -171,15 +171,20 @@ fn heap_left_cxx() {
 fn heap_left_cxx_under_a_sanitizer() {
     let parent = tempfile::tempdir().expect("a scratch directory");
     let program = parent.path().join("program");
-    let mut compile = cxx();
-    compile
-        .args(["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-pthread", "-o"])
-        .arg(&program);
-    compile.arg(here().join("tests/c/heap_ended_cxx.cpp")).arg(libraries().join("libmangrove_c.so"));
-    compile.arg(format!("-Wl,-rpath,{}", libraries().display()));
-    if !compile.output().expect("the compiler").status.success() {
+    let sanitized = || {
+        let mut compile = cxx();
+        compile.args(["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-pthread", "-o"]);
+        compile.arg(&program);
+        compile
+    };
+    let empty = parent.path().join("empty.cpp");
+    std::fs::write(&empty, "int main() { return 0; }\n").expect("write");
+    if !sanitized().arg(&empty).output().expect("the compiler").status.success() {
         return println!("skipped, because the compiler has no sanitizers here");
     }
+    let mut compile = sanitized();
+    compile.arg(here().join("tests/c/heap_ended_cxx.cpp")).arg(libraries().join("libmangrove_c.so"));
+    run(compile.arg(format!("-Wl,-rpath,{}", libraries().display())));
     let data = scratch(&parent, "data");
     // What the library holds until the end of the process is no leak of the program.
     run(Command::new(&program).arg(&data).env("ASAN_OPTIONS", "detect_leaks=0"));
