@@ -83,9 +83,10 @@ impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         let kind = match &error {
             // Not NotFound, which is a key's: of a database it means that one of its files is missing.
-            Error::NotFound { .. } | Error::Corrupt { .. } | Error::Foreign { .. } | Error::WrongKind { .. } => {
-                FailureKind::Corruption
-            }
+            Error::NotFound { .. }
+            | Error::Corrupt { .. }
+            | Error::Foreign { .. }
+            | Error::WrongKind { .. } => FailureKind::Corruption,
             Error::Unsupported { .. } | Error::Newer { .. } => FailureKind::NotSupported,
             Error::KeyTooLong { .. } | Error::ValueTooLong { .. } | Error::Exists { .. } => {
                 FailureKind::InvalidArgument

@@ -249,17 +249,18 @@ impl<'a> Rounds<'a> {
         // INFO waits until everything is durable: not before each kill.
         let counts = self.crowd.listens && self.rng.random_ratio(1, 4);
         let mut on_threads = 0;
-        let (evicted, early) = self.crowd.work(&self.setup.address, &mut self.rng, |acknowledged, ended| {
-            let waited = wait_for(&mut server, acknowledged, after);
-            if counts && let Ok(count) = connection.info("mangrove", "mangrove_reads_on_io_threads") {
-                on_threads = count.parse().unwrap_or(0);
-            }
-            let evicted = if evicts { connection.info("stats", "evicted_keys").ok() } else { None };
-            // Relaxed: what ends by the kill ends after it.
-            let early = ended.load(Ordering::Relaxed);
-            let killed = server.kill();
-            waited.and(killed).map(|()| (evicted.and_then(|n| n.parse().ok()).unwrap_or(0u64), early))
-        })?;
+        let (evicted, early) =
+            self.crowd.work(&self.setup.address, &mut self.rng, |acknowledged, ended| {
+                let waited = wait_for(&mut server, acknowledged, after);
+                if counts && let Ok(count) = connection.info("mangrove", "mangrove_reads_on_io_threads") {
+                    on_threads = count.parse().unwrap_or(0);
+                }
+                let evicted = if evicts { connection.info("stats", "evicted_keys").ok() } else { None };
+                // Relaxed: what ends by the kill ends after it.
+                let early = ended.load(Ordering::Relaxed);
+                let killed = server.kill();
+                waited.and(killed).map(|()| (evicted.and_then(|n| n.parse().ok()).unwrap_or(0u64), early))
+            })?;
         if early > 0 {
             self.crowd.findings.push(format!("the connections of {early} clients ended before the kill"));
         }
