@@ -15,6 +15,8 @@
 //! 4. A store to the file as memory that fails is a write from then on, which succeeds or says why not.
 //! 5. Everything copied from the durable end of the log on has its place: what does not fit is not copied, and its call
 //!    waits until it is durable. The ring changes its length only while nothing that was copied is not durable.
+//! 6. After a store that failed nothing is copied any more, and every call that has something to copy fails: the next
+//!    word of the header would count bytes that are not there, and recovery would not take the group.
 
 use crate::crc32c;
 use crate::format::log::{GROUP_HEADER_BYTES, GROUP_MAGIC, GroupHeader, group_crc, group_total};
@@ -83,6 +85,8 @@ pub(crate) struct Copied {
     ring: RingLayout,
     /// The file did not grow when it was to.
     is_full_grown: bool,
+    /// What failed (invariant 6).
+    pub(crate) failed: Option<Error>,
     /// Empty, and kept for its memory.
     pub(crate) groups: Vec<RecentGroup>,
 }
@@ -174,6 +178,7 @@ impl Recent {
             map,
             ring,
             is_full_grown: false,
+            failed: None,
             groups: Vec::new(),
         });
         let upto = AtomicU64::new(taken.end);

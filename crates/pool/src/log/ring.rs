@@ -621,6 +621,10 @@ impl Log {
             // Another thread has copied for this one.
             return Ok(true);
         }
+        // The caller may have waited for the lock while another thread failed.
+        if let Some(e) = &copied.failed {
+            return Err(e.clone());
+        }
         let durable = self.commit.durable();
         let mut open = self.open.lock();
         let upto = open.pos;
@@ -637,7 +641,8 @@ impl Log {
         for group in groups.drain(..).filter(|group| group.end > durable) {
             // SAFETY: records are not changed until their space is freed, which waits for the lock that `copied` holds;
             // the headers between them are not read.
-            recent.copy(&mut copied, group, |lsn, len| unsafe { self.bytes(lsn, len) })?;
+            let done = recent.copy(&mut copied, group, |lsn, len| unsafe { self.bytes(lsn, len) });
+            done.inspect_err(|e| copied.failed = Some(e.clone()))?;
         }
         copied.groups = groups;
         recent.set_upto(upto);

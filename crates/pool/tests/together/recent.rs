@@ -385,6 +385,28 @@ fn a_store_that_would_end_the_process_is_a_write() {
     assert_eq!(read(&pool, at, 1000), [byte; 1000]);
 }
 
+/// A thread that waited for its turn to copy has it when another thread's store has failed. What counted before still
+/// counts.
+#[test]
+fn nothing_is_copied_after_a_store_that_failed() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("p");
+    let storage = Faulty::new(Arc::new(OsStorage));
+    let pool = options().storage(Arc::new(storage.clone())).open(&path).unwrap();
+    put_words(&pool, 0..10);
+    let name = files(&path)[0].file_name().unwrap().to_string_lossy().into_owned();
+    let operations = vec![FaultyOperation::Write];
+    storage.plant(Fault { file: Some(name), operations, nth: 0, kind: FaultKind::Errno(libc::EIO) });
+    pool.region().write(80, &11u64.to_le_bytes());
+    pool.region().flush(80, 8);
+    assert!(matches!(pool.region().drain(), Err(Error::Io { .. })));
+    // It copies without a look at the pool's state, as that thread does.
+    pool.region().medium().leave_unawaited();
+    assert_eq!(storage.seen(), 1, "stores to the file since the failure");
+    drop(pool);
+    assert_eq!(prefix(&options().open(&path).unwrap()), 10);
+}
+
 /// A power cut tore a write of two groups and left the second; recent writes know a part of the first. What is taken
 /// must not make the second follow it.
 #[test]
