@@ -437,10 +437,12 @@ impl FileMedium {
         self.checkpointed_ns.store(nanoseconds(), Ordering::Relaxed);
         self.image_written.store(checkpointer.bytes_written, Ordering::Relaxed);
         self.checkpoint_syncs.store(checkpointer.syncs, Ordering::Relaxed);
+        // Before another thread gets the lock: the page checksums in memory are new, and the pages may be old. It would
+        // take them for damaged, or a hole that was not made for one.
+        let result = result.inspect_err(|e| self.poison(e.clone()));
         drop(checkpointer);
-        match &result {
-            Ok(()) => self.space.notify_all(),
-            Err(e) => self.poison(e.clone()),
+        if result.is_ok() {
+            self.space.notify_all();
         }
         result
     }
