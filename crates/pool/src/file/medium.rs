@@ -721,9 +721,11 @@ impl MediumOps for FileMedium {
     }
 
     fn leave_unawaited(&self) {
-        self.flusher.note();
-        // An error has poisoned the pool.
-        let _ = self.copy_recent();
+        if self.is_ours() {
+            self.flusher.note();
+            // An error has poisoned the pool.
+            let _ = self.copy_recent();
+        }
     }
 
     #[inline]
