@@ -1,7 +1,10 @@
 //! Pools that are not as they were written: for each, opening returns the right error, does not panic, and yields
 //! no wrong byte.
 
-use mangrove_pool::{Create, Error, Latency, Medium, Pool, PoolOptions, Start, crc32c};
+use mangrove_pool::{
+    Create, Error, Fault, FaultKind, Faulty, FaultyOperation, Latency, Medium, OsStorage, Pool, PoolOptions,
+    Start, crc32c,
+};
 use mangrove_testkit::clock::thread_time_of;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -9,6 +12,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 const IMAGE_BYTES: usize = 300 << 10;
@@ -262,6 +266,29 @@ fn a_damaged_group_in_the_middle_of_the_log_is_refused_and_a_torn_tail_is_not() 
         }
     }
     assert!(read(&options().open(&path).unwrap()) == bytes);
+}
+
+/// A checkpoint was interrupted, and the log that it applied is gone: a salvage gets what the data file holds.
+#[test]
+fn a_salvage_passes_over_a_blank_log_under_an_interrupted_checkpoint() {
+    /// The records of the log lie before.
+    const UNCHANGED_FROM: usize = 5 * 4096;
+    let dir = folder();
+    let path = dir.path().join("p");
+    make(&path, false);
+    let storage = Faulty::new(Arc::new(OsStorage));
+    let pool = options().storage(Arc::new(storage.clone())).open(&path).unwrap();
+    let (file, operations) = (Some("image".to_owned()), vec![FaultyOperation::Write]);
+    storage.plant(Fault { file, operations, nth: 0, kind: FaultKind::Halt });
+    assert!(pool.checkpoint().is_err() && storage.struck());
+    drop(pool);
+    let log = path.join("log");
+    let len = std::fs::metadata(&log).unwrap().len() as usize;
+    std::fs::write(&log, vec![0; len]).unwrap();
+    assert!(matches!(options().open(&path), Err(Error::Corrupt { .. })));
+    let pool = options().read_only(true).salvage(true).open(&path).unwrap();
+    assert!(pool.damage().iter().any(|what| what.contains("the log ends")), "{:?}", pool.damage());
+    assert!(read(&pool)[UNCHANGED_FROM..] == content()[UNCHANGED_FROM..]);
 }
 
 /// With `finish_later` the region is loaded before the rest of the log has been searched.

@@ -180,12 +180,14 @@ pub(crate) fn recover(
         shows_file: mapped,
         applied: Vec::new(),
     };
-    let mut records = log.apply(&memory, sb.tail, sb.target)?;
+    // Of a damaged log a salvage takes nothing, also not what an interrupted checkpoint was to apply.
+    let target = sb.target.min(scan.end);
+    let mut records = log.apply(&memory, sb.tail, target)?;
     for page in suspects {
         notes.pass(verify_suspect(page, &memory, &sums, &files), || ())?;
     }
     notes.pass(sums.are_of(sb, image_size, files.sums.path()), || ())?;
-    records += log.apply(&memory, sb.target, scan.end)?;
+    records += log.apply(&memory, target, scan.end)?;
     let (mut beyond, released) = (Vec::new(), Released::default());
     let needed = scan.image_end.max(sb.image_bytes);
     if !read_only && needed > image_size {
