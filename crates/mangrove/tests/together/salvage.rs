@@ -138,6 +138,21 @@ fn an_image_that_was_cut_gives_what_is_left() {
 }
 
 #[test]
+fn page_sums_of_the_wrong_length_cost_no_record() {
+    let dir = folder();
+    let (records, bad) = closed_and_copied(dir.path());
+    let sums = fs::read(bad.join("sums")).unwrap();
+    let longer = [sums.clone(), vec![0; 1 << 20]].concat();
+    for damaged in [&sums[..sums.len() / 2], &sums[..0], &longer[..]] {
+        fs::write(bad.join("sums"), damaged).unwrap();
+        assert!(matches!(Map::options().read_only(true).open(&bad), Err(Error::Corrupt { .. })));
+        let (found, damage) = salvaged(&bad);
+        assert!(damage.iter().any(|place| place.contains("sums")), "{damage:?}");
+        assert!(found == records, "{} bytes: {} records", damaged.len(), found.len());
+    }
+}
+
+#[test]
 fn a_salvage_is_whole_or_not_there_and_leaves_the_damaged_pool_alone() {
     let dir = folder();
     let bad = dir.path().join("bad");
