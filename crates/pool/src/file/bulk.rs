@@ -13,7 +13,8 @@
 //!    that no flush follows, to a block that nothing uses any more, cannot part the two.
 //! 3. The medium gives a page's memory back only when the page is not marked and no thread stores to it: the data file
 //!    has the same bytes.
-//! 4. After the end, and after an error, nothing is written any more.
+//! 4. After the end, and after an error, nothing is written any more. A thread whose write failed poisons the load
+//!    before it gives up its lane, and who gets a lane asks whether that has happened.
 //! 5. A child of fork(2) writes nothing and takes no lock.
 
 use crate::file::image::reserve_more;
@@ -370,6 +371,11 @@ impl BulkMedium {
         } else {
             (0..LANES).try_for_each(write_lane)?;
         }
+        // A thread that had a lane until now may have failed. The pages that it was writing are not marked any more.
+        // Acquire pairs with the Release in `poison`.
+        if self.failed.load(Ordering::Acquire) {
+            return Err(self.failure());
+        }
         let grown = self.grown();
         let pages = grown / PAGE_BYTES as u64;
         self.write_sums(pages)?;
@@ -514,8 +520,13 @@ impl BulkMedium {
             // Pages come faster than they can be written: without this wait they would pile up in memory.
             None => self.lanes[number].lock(),
         };
+        // As in `write_rest`.
+        if self.refuses() {
+            return Err(self.failure());
+        }
         if !self.background {
-            self.write_marked(&mut lane, false)?;
+            // Poisoned before another thread gets the lane.
+            self.write_marked(&mut lane, false).inspect_err(|e| self.poison(e.clone()))?;
         }
         self.give_back(&mut lane, range)?;
         Ok(true)

@@ -10,7 +10,7 @@ use rand::{Rng, SeedableRng};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 const PAGE: usize = 4096;
@@ -323,6 +323,45 @@ fn a_process_that_dies_at_any_operation_leaves_the_whole_load_or_none() {
     }
     // The superblock is written twice; a process that dies between the two has made the pool.
     assert!(none > 30 && whole >= 1, "{none} without a pool, {whole} with one");
+}
+
+/// A write of another thread fails while the end of the load is under way: there is no pool, since no thread would
+/// write those pages again. (That thread's call is made from within the first write of the end.)
+#[test]
+fn a_write_that_fails_beside_the_end_leaves_nothing() {
+    const EIO: i32 = 5;
+    /// Two pieces, of which the end writes the first one first.
+    const LEN: usize = 4 << 20;
+    let folder = folder();
+    let path = folder.path().join("p");
+    let shared = Arc::new(OnceLock::<(Faulty, Region)>::new());
+    let page_out = |region: &Region| {
+        // SAFETY: no other thread stores, and all stores were flushed.
+        unsafe { region.page_out(mangrove_pool::ByteRange { offset: 0, len: LEN as u64 }) }
+    };
+    let amid = {
+        let shared = Arc::clone(&shared);
+        move |access: Access, name: &str, offset: u64| {
+            let is_first = access == Access::Write && name == "image" && offset == 0;
+            if let Some((storage, region)) = shared.get().filter(|_| is_first) {
+                let (file, operations) = (Some("image".to_owned()), vec![FaultyOperation::Write]);
+                storage.plant(Fault { file, operations, nth: 0, kind: FaultKind::Errno(EIO) });
+                assert!(matches!(page_out(region), Err(Error::Io { .. })));
+            }
+        }
+    };
+    let storage = Faulty::new(hooked(amid));
+    let pool = loading().background(false).storage(Arc::new(storage.clone())).open(&path).unwrap();
+    let region = pool.region();
+    region.grow(LEN as u64).unwrap();
+    region.write(0, &vec![7u8; LEN]);
+    region.flush(0, LEN);
+    // From now on the pages rest: the next call writes them.
+    page_out(region).unwrap();
+    assert!(shared.set((storage.clone(), region.clone())).is_ok());
+    let ended = pool.close();
+    assert!(storage.struck() && ended.is_err(), "{ended:?}");
+    assert!(!path.join("pool").exists());
 }
 
 #[test]
