@@ -240,6 +240,17 @@ fn a_program_with_libc_in_itself_is_told_so() {
     assert!(told(&output).contains("link it dynamically"), "{}", told(&output));
 }
 
+/// Destructors of globals run while the state is open: what they free is in use durably.
+#[test]
+fn what_the_end_of_the_process_destroys_is_there_at_the_next_start() {
+    let scratch = tempfile::tempdir().expect("a scratch directory");
+    let program = compile("cpp/at_exit.cc", scratch.path(), "at_exit", &[]);
+    let state = scratch.path().join("s");
+    for found in ["400 entries, 0 late", "800 entries, 1 late", "1200 entries, 2 late"] {
+        says(&output(&program, &[], &state), 0, found);
+    }
+}
+
 #[test]
 fn the_audit_tells_of_memory_that_was_made_too_early() {
     let scratch = tempfile::tempdir().expect("a scratch directory");

@@ -6,7 +6,8 @@
 //! 1. At most one thread of the process is inside a command. Only that thread touches an arena or, while no thread is
 //!    inside, a thread that commits.
 //! 2. A persistent block that is freed outside a command is freed when the next command begins. So the free is part
-//!    of a batch: it is never durable by itself, and never lost while the process lives.
+//!    of a batch: it is never durable by itself, and never lost while the process lives. When the process ends
+//!    (`watch_end`) such frees do nothing: destructors of globals free what the next start has to find.
 //! 3. The code that malloc runs here allocates nothing, takes no lock and uses no thread-local storage: each of the
 //!    three may call malloc. Growing the arena, which does all three, is the exception: it runs in `outside`, so its
 //!    own allocations are the process's. A free outside commands may wait until memory has been given back; the thread
@@ -152,6 +153,24 @@ unsafe extern "C" fn after_fork_in_child() {
     // Whoever frees, or has frees wait, is a thread of the parent.
     REGIONS.iter().for_each(|region| region.freeing.store(0, Ordering::Relaxed));
     leave();
+}
+
+/// The process ends, by `exit` or a return from `main`.
+static ENDS: AtomicBool = AtomicBool::new(false);
+
+/// Notices the end of the process before the destructors of those globals run that were made before the first call:
+/// what they free stays in use, and what a command commits meanwhile, or closing, has it. The caller is outside
+/// commands.
+pub(crate) fn watch_end() {
+    static HOOKED: Once = Once::new();
+    // SAFETY: registers a function that only touches an atomic of this module. (It fails when there is no memory; then
+    // the end goes unnoticed.)
+    HOOKED.call_once(|| _ = unsafe { libc::atexit(process_ends) });
+}
+
+extern "C" fn process_ends() {
+    // Relaxed: the destructors run on this thread. What others free may be freed or not.
+    ENDS.store(true, Ordering::Relaxed);
 }
 
 /// The registration of a closed state: its memory is still there, and frees of its blocks do nothing.
@@ -556,8 +575,8 @@ fn view(address: usize) -> Option<&'static ArenaView> {
 #[cold]
 fn defer(block: usize) {
     let Some(region) = owner(block) else { return };
-    if region.heap.load(Ordering::Acquire).is_null() {
-        // Its state was closed: most likely a destructor of a global runs at exit.
+    if region.heap.load(Ordering::Acquire).is_null() || ENDS.load(Ordering::Relaxed) {
+        // Its state was closed, or the process ends: most likely a destructor of a global runs at exit.
         return;
     }
     if view(block).is_none_or(|view| view.usable_bytes(block).is_none()) {

@@ -295,6 +295,8 @@ impl Runtime {
                 return Err(error);
             }
         }
+        // After the initialisation, which may make globals, too.
+        split_allocation::watch_end();
         runtime.backing().raise_fence();
         Ok(Arc::new(runtime))
     }
