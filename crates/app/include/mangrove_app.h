@@ -609,7 +609,7 @@ void mangrove_app_stop(const mangrove_app *app);
 
 // Fills `out`, `bytes` being sizeof(mangrove_app_counters) as the caller's header has it. If used_bytes is
 // among them it waits until no batch of another thread is open, and looks at the whole arena: less than a
-// millisecond for each gigabyte. Errors: MANGROVE_APP_ERR_NESTED.
+// millisecond for each gigabyte. Errors: MANGROVE_APP_ERR_NESTED; _BATCH: a forked child.
 // Threads: any.
 mangrove_app_status mangrove_app_stat(const mangrove_app *app,
                                       mangrove_app_counters *out,

@@ -41,7 +41,7 @@ pub struct mangrove_app_counters {
 
 /// Fills `out`, `bytes` being sizeof(mangrove_app_counters) as the caller's header has it. If used_bytes is
 /// among them it waits until no batch of another thread is open, and looks at the whole arena: less than a
-/// millisecond for each gigabyte. Errors: MANGROVE_APP_ERR_NESTED.
+/// millisecond for each gigabyte. Errors: MANGROVE_APP_ERR_NESTED; _BATCH: a forked child.
 /// Threads: any.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mangrove_app_stat(

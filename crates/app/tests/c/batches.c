@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -204,6 +205,17 @@ static void *from_another_thread(void *ctx) {
     return NULL;
 }
 
+static pthread_barrier_t is_open, has_ended;
+
+static void *hold_a_batch(void *ctx) {
+    uint64_t ticket;
+    OK(mangrove_app_batch_call(app, push, ctx));
+    pthread_barrier_wait(&is_open);
+    pthread_barrier_wait(&has_ended);
+    OK(mangrove_app_batch_commit(app, &ticket));
+    return NULL;
+}
+
 static void misuse(void) {
     uint64_t ticket = 9, number = 7;
     mangrove_app_client *client;
@@ -245,6 +257,23 @@ static void misuse(void) {
     OK(mangrove_app_wait(app, ticket));
     OK(mangrove_app_read(client, in_read, &number));
     CHECK(inner[0] == MANGROVE_APP_ERR_NESTED && state->count == 1);
+    /* A thread that the child does not have has a batch open. */
+    CHECK(pthread_barrier_init(&is_open, NULL, 2) == 0 && pthread_barrier_init(&has_ended, NULL, 2) == 0);
+    CHECK(pthread_create(&thread, NULL, hold_a_batch, &number) == 0);
+    pthread_barrier_wait(&is_open);
+    child = fork();
+    if (child == 0) {
+        mangrove_app_counters counters;
+        alarm(300);
+        ANSWERS(MANGROVE_APP_ERR_BATCH, mangrove_app_stat(app, &counters, sizeof counters));
+        SAYS("forked");
+        OK(mangrove_app_stat(app, &counters, offsetof(mangrove_app_counters, used_bytes)));
+        CHECK(counters.commands > 0 && counters.bytes == 0);
+        _exit(5);
+    }
+    CHECK(child > 0 && waitpid(child, &ended, 0) == child && WIFEXITED(ended) && WEXITSTATUS(ended) == 5);
+    pthread_barrier_wait(&has_ended);
+    CHECK(pthread_join(thread, NULL) == 0);
     ANSWERS(MANGROVE_APP_ERR_IN_USE, mangrove_app_close(app));
     mangrove_app_client_free(client);
     OK(mangrove_app_close(app));

@@ -10,7 +10,7 @@ use crate::runtime::notifier::Notifier;
 use crate::runtime::open_batch::{OpenBatch, another_thread, commit_first, forked, nothing_open};
 use crate::runtime::slots::ClientSlot;
 use crate::silence::is_left_out;
-use crate::stat::Stat;
+use crate::stat::{Stat, StateCounts};
 use crate::{Error, Options, Result};
 use mangrove_arena::ArenaStat;
 use mangrove_shadow::Ticket;
@@ -632,9 +632,11 @@ impl Runtime {
         Ok(descriptor)
     }
 
-    /// Counters and state.
+    /// Counters and state. In a forked child the counters of the state are 0.
     #[must_use]
     pub fn stat(&self) -> Stat {
+        // A thread that the child does not have may hold a lock of the log.
+        let is_here = self.refuse_child().is_ok();
         Stat {
             batches: self.executor.counters.batches.load(Ordering::Relaxed),
             commands: self.executor.counters.commands.load(Ordering::Relaxed),
@@ -642,18 +644,20 @@ impl Runtime {
             durable: self.executor.durable(),
             tracker: self.executor.tracker_name(),
             failure: self.executor.failure(),
-            state: self.executor.backing().counts(),
+            state: if is_here { self.backing().counts() } else { StateCounts::default() },
         }
     }
 
     /// What the arena holds. Waits until no command runs; O(spans), so less than a millisecond for each gigabyte.
     ///
     /// # Errors
-    /// `Nested` inside a command.
+    /// `Nested` inside a command; `Batch` in a forked child.
     pub fn arena(&self) -> Result<ArenaStat> {
         if in_tracked_call() {
             return Err(Error::Nested);
         }
+        // The commands that it would wait for are those of its parent's threads.
+        self.refuse_child()?;
         let backing = self.executor.backing();
         // This thread keeps writers out already, and would wait for itself.
         if self.batch.is_mine() || self.combiner.reads_here() {
