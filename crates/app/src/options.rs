@@ -44,7 +44,8 @@ pub enum mangrove_app_start {
     /// It is mapped, copy on write: ready at once, whatever its size. On a file system a thread in the
     /// background compares every page with its checksum. A page that does not match poisons the pool,
     /// but commands may have seen it; a page that cannot be read ends the process with SIGBUS. On
-    /// persistent memory a state that was closed is not compared.
+    /// persistent memory a state that was closed is not compared. A child of fork must not read the
+    /// state: a page that its parent stores to only later shows what the parent makes durable.
     MANGROVE_APP_START_COPY_ON_WRITE = 1,
 }
 

@@ -90,7 +90,8 @@ impl Options {
 
     /// How the state comes into memory: read and verified first, or mapped copy on write, which is ready at once
     /// whatever the size of the state. On the file medium a mapped state is compared with its checksums afterwards; on
-    /// dax and emulated only by a check of the closed pool. Default: read.
+    /// dax and emulated only by a check of the closed pool. A child of fork must not read a mapped state: a page that
+    /// its parent stores to only later shows what the parent makes durable. Default: read.
     #[must_use]
     pub fn start(mut self, start: Start) -> Self {
         self.start = start;
