@@ -2,36 +2,8 @@
 
 use mangrove_hart::{Batch, Hart, Options, WriteMode};
 use mangrove_pool::{Create, Medium, PoolOptions};
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use mangrove_testkit::process::in_child;
 use std::sync::Barrier;
-
-/// Seconds after which a child that hangs is ended.
-const CHILD_SECONDS_MAX: u32 = 60;
-
-// Of the C library.
-unsafe extern "C" {
-    fn fork() -> i32;
-    fn alarm(seconds: u32) -> u32;
-    fn waitpid(child: i32, status: *mut i32, options: i32) -> i32;
-    fn _exit(status: i32) -> !;
-}
-
-/// How a child ends that does `work`, as waitpid(2) says: 0 if the work returned.
-fn in_child(work: impl FnOnce()) -> i32 {
-    // SAFETY: the child has this thread alone, does the work, and ends below.
-    let child = unsafe { fork() };
-    if child == 0 {
-        // SAFETY: asks for a signal.
-        unsafe { alarm(CHILD_SECONDS_MAX) };
-        let panicked = catch_unwind(AssertUnwindSafe(work)).is_err();
-        // SAFETY: ends the child without running anything else of the parent's.
-        unsafe { _exit(i32::from(panicked)) };
-    }
-    let mut status = -1;
-    // SAFETY: our child, and a place for its status.
-    assert_eq!(unsafe { waitpid(child, &raw mut status, 0) }, child);
-    status
-}
 
 #[test]
 fn a_child_that_is_forked_while_the_gate_is_closed_is_refused_at_once() {

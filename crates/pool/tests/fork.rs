@@ -1,10 +1,8 @@
 //! A child of fork(2) copies nothing to its parent's file of recent writes. Alone in its file: the process forks.
 
 use mangrove_pool::{Create, Durability, Medium, PoolOptions};
+use mangrove_testkit::process::in_child;
 use std::time::Duration;
-
-/// Seconds after which a child that hangs is ended.
-const CHILD_SECONDS_MAX: u32 = 60;
 
 /// What the parent has left to copy at the moment of the fork, the parent copies: by the time the child would do it,
 /// other groups may lie there.
@@ -25,18 +23,7 @@ fn a_child_copies_no_recent_writes() {
         std::fs::read(file.unwrap()).unwrap()
     };
     let before = recent();
-    // SAFETY: the child has this thread alone, and ends without running anything else of the parent's.
-    let child = unsafe { libc::fork() };
-    if child == 0 {
-        // SAFETY: asks for a signal.
-        unsafe { libc::alarm(CHILD_SECONDS_MAX) };
-        region.medium().leave_unawaited();
-        // SAFETY: as above.
-        unsafe { libc::_exit(0) };
-    }
-    let mut status = -1;
-    // SAFETY: our child, and a place for its status.
-    assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+    let status = in_child(|| region.medium().leave_unawaited());
     assert_eq!(status, 0, "how the child ended");
     assert!(recent() == before, "the child has copied something");
     region.medium().leave_unawaited();

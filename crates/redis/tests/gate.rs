@@ -100,8 +100,7 @@ fn is_told_of_a_script_that_never_ends(environment: &[(&str, &str)]) -> bool {
     // Other clients are answered meanwhile. With the fault, news come in the first or second round.
     const ROUNDS: u32 = 50;
     let dir = tempfile::tempdir().unwrap();
-    let mut server = Server::start_with(dir.path(), &SLOW, environment);
-    assert!(server.is_up(), "{}", server.log());
+    let mut server = Server::serving_with(dir.path(), &SLOW, environment);
     let mut subscriber = subscriber(&server);
     subscriber.set_nonblocking(true).unwrap();
     let _caller = server.send(&format!(
@@ -163,8 +162,7 @@ fn a_sort_waits_for_the_batches_that_changed_what_it_sorts_by_or_gets() {
     }
     let dir = tempfile::tempdir().unwrap();
     let hold = HOLD_MS.to_string();
-    let mut server = Server::start_with(dir.path(), &[], &[("MANGROVE_REDIS_HOLD_MS", hold.as_str())]);
-    assert!(server.is_up(), "{}", server.log());
+    let server = Server::serving_with(dir.path(), &[], &[("MANGROVE_REDIS_HOLD_MS", hold.as_str())]);
     let mut prepared = server.send("RPUSH list a b\r\nMSET w_a 1 w_b 2");
     reads(&mut prepared, ":2\r\n+OK\r\n");
     for (change, sort, changed) in [
@@ -208,8 +206,7 @@ fn another_node_of_a_cluster_hears_what_is_published_when_it_is_durable() {
     let nodes = cluster_node("1", "myself,master", 0, "0-16383") + &cluster_node("2", "master", port, "");
     std::fs::write(dir.path().join("nodes.conf"), nodes).unwrap();
     let hold = HOLD_MS.to_string();
-    let mut server = Server::start_with(dir.path(), &CLUSTER, &[("MANGROVE_REDIS_HOLD_MS", hold.as_str())]);
-    assert!(server.is_up(), "{}", server.log());
+    let server = Server::serving_with(dir.path(), &CLUSTER, &[("MANGROVE_REDIS_HOLD_MS", hold.as_str())]);
     node.set_nonblocking(true).unwrap();
     let accepted = (0..POLLS).find_map(|_| {
         std::thread::sleep(POLL);

@@ -116,12 +116,11 @@ fn a_read_on_an_io_thread_answers_as_the_main_thread_does() {
         return;
     }
     let dir = tempfile::tempdir().unwrap();
-    let mut server = Server::start_with(
+    let server = Server::serving_with(
         dir.path(),
         &[&THREADS[..], &["--enable-debug-command", "yes", "--medium", "emulated=0/0"]].concat(),
         &[("MANGROVE_REDIS_FENCE", "1")],
     );
-    assert!(server.is_up(), "{}", server.log());
     let mut client = Client::of(&server);
     assert_eq!(client.on_main("DEBUG SET-ACTIVE-EXPIRE 0"), b"+OK\r\n");
     fill(&mut client);
@@ -272,12 +271,11 @@ struct Seen {
 fn reads_beside_a_change(without: &[(&str, &str)]) -> Seen {
     const READERS: usize = 40;
     let dir = tempfile::tempdir().unwrap();
-    let mut server = Server::start_with(
+    let server = Server::serving_with(
         dir.path(),
         &THREADS,
         &[&[("MANGROVE_REDIS_HOLD_MS", &*HOLD_MS.to_string())], without].concat(),
     );
-    assert!(server.is_up(), "{}", server.log());
     assert_eq!(server.ask(&[b"SET", b"same", b"1"]).as_deref(), Some("+OK\r\n"));
     let begun = Instant::now();
     let mut change = server.send("SET new 1");
@@ -343,8 +341,7 @@ fn sees_half_of_a_transaction(without: &[(&str, &str)], enough: u64) -> Option<b
     const KEYS: usize = 64;
     let dir = tempfile::tempdir().unwrap();
     let medium = ["--medium", "emulated=0/0"];
-    let mut server = Server::start_with(dir.path(), &[&THREADS[..], &medium].concat(), without);
-    assert!(server.is_up(), "{}", server.log());
+    let mut server = Server::serving_with(dir.path(), &[&THREADS[..], &medium].concat(), without);
     let keys: Vec<String> = (0..KEYS).map(|j| format!("key:{j}")).collect();
     let transaction = |value: u64| {
         let sets: Vec<String> = keys.iter().map(|key| format!("SET {key} {value:040}\r\n")).collect();

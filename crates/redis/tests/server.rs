@@ -137,12 +137,11 @@ fn a_list_that_was_compressed_is_read_inside_a_command_whatever_the_depth_is_now
         return;
     }
     let dir = tempfile::tempdir().unwrap();
-    let mut server = Server::start_with(
+    let server = Server::serving_with(
         dir.path(),
         &["--list-compress-depth", "1", "--list-max-listpack-size", "5", "--medium", "emulated=0/0"],
         &[("MANGROVE_REDIS_FENCE", "1")],
     );
-    assert!(server.is_up(), "{}", server.log());
     let element = [b'e'; 80];
     let push = [&[b"RPUSH", b"list".as_slice()][..], &[&element[..]; 100]].concat();
     assert_eq!(server.ask(&push).unwrap(), ":100\r\n");
@@ -217,8 +216,7 @@ fn what_waitaof_counted_is_there_after_a_kill_with_interval_durability_too() {
     for (environment, is_kept) in [(&[][..], true), (&[("MANGROVE_REDIS_WITHOUT", "gate")][..], false)] {
         let dir = tempfile::tempdir().unwrap();
         let interval = ["--durability", "interval=60000"];
-        let mut server = Server::start_with(dir.path(), &interval, environment);
-        assert!(server.is_up(), "{}", server.log());
+        let mut server = Server::serving_with(dir.path(), &interval, environment);
         let mut stream = UnixStream::connect(dir.path().join("s")).unwrap();
         // The last one comes in a round that changes nothing.
         for (command, expected) in [
@@ -342,12 +340,11 @@ fn reads_beside_a_change(without: &[(&str, &str)]) -> (Vec<&'static str>, Vec<&'
         "HGETALL {t}none",
     ];
     let dir = tempfile::tempdir().unwrap();
-    let mut server = Server::start_with(
+    let server = Server::serving_with(
         dir.path(),
         &["--enable-debug-command", "yes"],
         &[&[("MANGROVE_REDIS_HOLD_MS", HOLD_MS.to_string().as_str())], without].concat(),
     );
-    assert!(server.is_up(), "{}", server.log());
     let mut prepared = server.send(&format!("DEBUG SET-ACTIVE-EXPIRE 0\r\n{PREPARE}\r\nPING"));
     let mut answers = String::new();
     while !answers.contains("+PONG") {
@@ -405,8 +402,7 @@ fn a_read_waits_for_the_units_that_changed_its_keys_and_for_no_other() {
 /// short one there. SET exchanges the contents of the old value's object and the request's, and frees the latter later.
 fn frees_after_a_kill_what_set_replaced(environment: &[(&str, &str)]) -> Result<(), String> {
     let dir = tempfile::tempdir().unwrap();
-    let mut server = Server::start_with(dir.path(), &[], environment);
-    assert!(server.is_up(), "{}", server.log());
+    let mut server = Server::serving_with(dir.path(), &[], environment);
     for round in 0..200 {
         let fields: Vec<Vec<u8>> = (0..1000).map(|field| format!("{round} {field}").into_bytes()).collect();
         let mut command = vec![&b"HSET"[..], b"key"];

@@ -10,6 +10,7 @@ use mangrove_durable::Ticket;
 use mangrove_durable::lab::{FakeBacking, fake_runtime};
 use mangrove_durable::will_write;
 use mangrove_durable::{Command, Error, Runtime};
+use mangrove_testkit::command::wait_until;
 use std::cell::UnsafeCell;
 use std::ffi::c_void;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -173,15 +174,6 @@ impl Running {
     }
 }
 
-#[track_caller]
-fn wait_until(condition: impl Fn() -> bool) {
-    let begun = Instant::now();
-    while !condition() {
-        assert!(begun.elapsed() < HANG, "it does not come to that");
-        std::thread::yield_now();
-    }
-}
-
 fn ask(peer: &mut BufReader<TcpStream>, request: &str) -> String {
     peer.get_mut().write_all(request.as_bytes()).unwrap();
     line(peer)
@@ -226,11 +218,11 @@ fn no_answer_leaves_before_it_is_durable_and_the_loop_goes_on_meanwhile() {
     assert_eq!(ask(&mut reader, "get\n"), "0");
     server.fake.hold(true);
     writer.get_mut().write_all(b"inc\ninc\n").unwrap();
-    wait_until(|| server.runtime.stat().commands >= 2);
+    wait_until("the commands ran", || server.runtime.stat().commands >= 2);
     reader.get_mut().write_all(b"get\n").unwrap(); // it has seen what may be lost
     let mut bystander = server.connect();
     bystander.get_mut().write_all(b"inc\n").unwrap(); // the loop still executes
-    wait_until(|| server.runtime.stat().commands >= 3);
+    wait_until("the commands ran", || server.runtime.stat().commands >= 3);
     for peer in [&mut writer, &mut reader, &mut bystander] {
         peer.get_mut().set_read_timeout(Some(Duration::from_millis(60))).unwrap();
         assert!(peer.read(&mut [0; 8]).is_err(), "an answer left early");
@@ -271,7 +263,7 @@ fn answers_that_were_held_when_the_medium_failed_are_never_given() {
     assert_eq!(ask(&mut peer, "inc\n"), "1");
     server.fake.hold(true);
     peer.get_mut().write_all(b"inc\n").unwrap();
-    wait_until(|| server.runtime.stat().committed >= Ticket(2));
+    wait_until("the batch is committed", || server.runtime.stat().committed >= Ticket(2));
     server.fake.fail();
     assert_eq!(line(&mut peer), "", "cut off without the answer");
     server.stopper.stop();
@@ -285,7 +277,7 @@ fn reads_go_on_when_the_medium_failed_with_a_write_under_way() {
     assert_eq!(ask(&mut reader, "get\n"), "0");
     server.fake.hold(true);
     writer.get_mut().write_all(b"inc\n").unwrap();
-    wait_until(|| server.runtime.stat().committed >= Ticket(1));
+    wait_until("the batch is committed", || server.runtime.stat().committed >= Ticket(1));
     server.fake.fail();
     assert_eq!(line(&mut writer), "", "cut off without the answer");
     for _ in 0..3 {
@@ -304,7 +296,7 @@ fn after_a_commit_that_was_refused_answers_still_wait_and_are_given() {
     assert_eq!(ask(&mut reader, "get\n"), "0");
     server.fake.hold(true);
     writer.get_mut().write_all(b"inc\n").unwrap();
-    wait_until(|| server.runtime.stat().committed >= Ticket(1));
+    wait_until("the batch is committed", || server.runtime.stat().committed >= Ticket(1));
     server.fake.refuse_one();
     assert!(ask(&mut server.connect(), "inc\n").starts_with("error: "));
     assert!(server.runtime.failure().is_some());
@@ -442,7 +434,7 @@ fn a_stop_answers_what_was_received() {
     assert_eq!(ask(&mut peer, "inc\n"), "1");
     server.fake.hold(true);
     peer.get_mut().write_all("inc\n".repeat(100).as_bytes()).unwrap();
-    wait_until(|| server.runtime.stat().commands >= 101);
+    wait_until("the commands ran", || server.runtime.stat().commands >= 101);
     server.stopper.stop();
     std::thread::sleep(Duration::from_millis(30));
     server.fake.hold(false);

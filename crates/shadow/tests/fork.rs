@@ -2,37 +2,9 @@
 //! the parent's.
 
 use mangrove_shadow::{Create, Error, Latency, LogLease, Medium, Options, Shadow};
+use mangrove_testkit::process::in_child;
 use std::ops::Range;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
-
-/// Seconds after which a child that hangs is ended.
-const CHILD_SECONDS_MAX: u32 = 60;
-
-// Of the C library.
-unsafe extern "C" {
-    fn fork() -> i32;
-    fn alarm(seconds: u32) -> u32;
-    fn waitpid(child: i32, status: *mut i32, options: i32) -> i32;
-    fn _exit(status: i32) -> !;
-}
-
-/// How a child ends that does `work`, as waitpid(2) says: 0 if the work returned.
-fn in_child(work: impl FnOnce()) -> i32 {
-    // SAFETY: the child has this thread alone, does the work, and ends below.
-    let child = unsafe { fork() };
-    if child == 0 {
-        // SAFETY: asks for a signal.
-        unsafe { alarm(CHILD_SECONDS_MAX) };
-        let panicked = catch_unwind(AssertUnwindSafe(work)).is_err();
-        // SAFETY: ends the child without running anything else of the parent's.
-        unsafe { _exit(i32::from(panicked)) };
-    }
-    let mut status = -1;
-    // SAFETY: our child, and a place for its status.
-    assert_eq!(unsafe { waitpid(child, &raw mut status, 0) }, child);
-    status
-}
 
 /// With one thread that replays, with two, and with one that applies beside the caller.
 #[test]
@@ -94,7 +66,7 @@ fn files(pool: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     files
 }
 
-/// Behind each step of a commit the child drops its copy of the lease, and the parent goes on.
+/// After each step of a commit, a child drops its copy of the lease; then the parent commits.
 #[test]
 fn a_child_that_drops_its_parents_lease_writes_nothing_and_the_parent_goes_on() {
     let dir = tempfile::tempdir().unwrap();

@@ -6,11 +6,11 @@ use crate::image::image_tests::{ONE, alloc, command, get, options, put, root};
 use crate::runtime::backing::Backing;
 use mangrove_pool::{Fault, FaultKind, Faulty, FaultyOperation, OsStorage};
 use mangrove_shadow::{Create, Durability, Medium, PoolConfig, Start};
+use mangrove_testkit::process::{is_asleep, own_thread};
 use mangrove_tracker::WriteSet;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 /// Blocks, of several pages and of several to a page.
@@ -319,29 +319,22 @@ fn memory_that_is_given_back_takes_no_list_of_freed_blocks_with_it() {
     assert_eq!((state.stat().arena.blocks, get(beside), get(beside + 8)), (left, 5, LOADED));
 }
 
-/// Whether a thread of this process sleeps in the system.
-fn is_asleep(thread: i32) -> bool {
-    let told = std::fs::read_to_string(format!("/proc/self/task/{thread}/stat")).unwrap_or_default();
-    told.rsplit(") ").next().is_some_and(|state| state.starts_with('S'))
-}
-
 #[test]
 fn a_free_outside_commands_waits_while_memory_is_given_back() {
     let _one = ONE.lock();
     let folder = tempfile::tempdir().unwrap();
     let mut writes = WriteSet::new(32).unwrap();
     let (state, blocks) = loaded(&folder.path().join("state"), &mut writes);
-    let (number, block) = (AtomicI32::new(0), blocks[0]);
+    let (freeing, block) = (OnceLock::new(), blocks[0]);
     let begun = Instant::now();
     std::thread::scope(|scope| {
         state.registration().without_frees(|| {
             let thread = scope.spawn(|| {
-                // SAFETY: asks.
-                number.store(unsafe { libc::gettid() }, Ordering::Relaxed);
+                freeing.set(own_thread()).unwrap();
                 // SAFETY: in use, and no longer needed.
                 unsafe { mangrove_arena_free(block as *mut u8) };
             });
-            while !thread.is_finished() && !is_asleep(number.load(Ordering::Relaxed)) {
+            while !thread.is_finished() && !freeing.get().is_some_and(|thread| is_asleep(thread)) {
                 assert!(begun.elapsed() < Duration::from_secs(300), "it neither waits nor frees");
                 std::thread::yield_now();
             }

@@ -213,7 +213,7 @@ impl Drop for ExclusivePermit<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::path::Path;
+    use mangrove_testkit::process::{is_asleep, own_thread};
     use std::sync::OnceLock;
     use std::time::{Duration, Instant};
 
@@ -239,24 +239,18 @@ mod tests {
         assert!(is_alone.load(Ordering::SeqCst));
     }
 
-    /// Whether the thread in this directory of /proc sleeps in the system.
-    fn is_asleep(thread: &Path) -> bool {
-        let told = std::fs::read_to_string(Path::new("/proc").join(thread).join("stat")).unwrap_or_default();
-        told.rsplit(") ").next().is_some_and(|state| state.starts_with('S'))
-    }
-
     #[test]
     fn a_closed_gate_keeps_writers_out() {
         let gate = WriterGate::new(AsymmetricBarrier::detect());
-        let (number, has_entered) = (OnceLock::new(), AtomicBool::new(false));
+        let (thread, has_entered) = (OnceLock::new(), AtomicBool::new(false));
         let (exclusive, begun) = (gate.close(), Instant::now());
         std::thread::scope(|scope| {
             let writer = scope.spawn(|| {
-                number.set(std::fs::read_link("/proc/thread-self").unwrap()).unwrap();
+                thread.set(own_thread()).unwrap();
                 let _permit = gate.enter();
                 has_entered.store(true, Ordering::SeqCst);
             });
-            while !writer.is_finished() && !number.get().is_some_and(|number| is_asleep(number)) {
+            while !writer.is_finished() && !thread.get().is_some_and(|thread| is_asleep(thread)) {
                 assert!(begun.elapsed() < Duration::from_secs(300), "it neither waits nor enters");
                 std::thread::yield_now();
             }

@@ -11,7 +11,7 @@ use std::time::Duration;
 pub(crate) const POLLS: u32 = 15_000;
 pub(crate) const POLL: Duration = Duration::from_millis(20);
 
-/// A node of a cluster that listens at no port: nobody has this address, and the server may do without it.
+/// A node of a cluster that listens at no port: no machine has this address, and the server may do without it.
 pub(crate) const CLUSTER: [&str; 8] = [
     "--cluster-enabled",
     "yes",
@@ -60,7 +60,12 @@ impl Server {
 
     /// Started, and serving.
     pub(crate) fn serving(dir: &Path, more: &[&str]) -> Self {
-        let mut server = Self::start(dir, more);
+        Self::serving_with(dir, more, &[])
+    }
+
+    /// As `serving`, with these variables in its environment.
+    pub(crate) fn serving_with(dir: &Path, more: &[&str], environment: &[(&str, &str)]) -> Self {
+        let mut server = Self::start_with(dir, more, environment);
         assert!(server.is_up(), "{}", server.log());
         server
     }
