@@ -1,7 +1,6 @@
 //! The files that an `include` with a pattern names: as the server finds them, by glob(3) in the C locale.
 
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
+use mangrove_sys::file::name_matches;
 use std::path::{Path, PathBuf};
 
 /// Whether the server takes the value of an `include` for a pattern.
@@ -33,51 +32,7 @@ fn beneath(dir: &Path, part: &str) -> Vec<PathBuf> {
     }
     let Ok(entries) = std::fs::read_dir(dir) else { return Vec::new() };
     let names = entries.flatten().map(|entry| entry.file_name());
-    names.filter(|name| is_named(part, name)).map(|name| dir.join(name)).collect()
-}
-
-fn is_named(part: &str, name: &OsStr) -> bool {
-    let (part, name) = (part.as_bytes(), name.as_bytes());
-    // The period that hides a file must be named.
-    (!name.starts_with(b".") || part.starts_with(b".")) && matches(part, name)
-}
-
-fn matches(pattern: &[u8], name: &[u8]) -> bool {
-    match (pattern, name) {
-        ([], []) => true,
-        ([b'*', rest @ ..], _) => (0..=name.len()).any(|skipped| matches(rest, &name[skipped..])),
-        ([b'?', rest @ ..], [_, others @ ..]) => matches(rest, others),
-        ([b'[', rest @ ..], [first, others @ ..]) => match take_set(rest, *first) {
-            Some((is_in, behind)) => is_in && matches(behind, others),
-            // A bracket that nothing closes stands for itself.
-            None => *first == b'[' && matches(rest, others),
-        },
-        ([one, rest @ ..], [first, others @ ..]) => one == first && matches(rest, others),
-        _ => false,
-    }
-}
-
-/// Whether the byte is in the set that begins behind a bracket, and what follows the set; none if nothing closes it.
-fn take_set(set: &[u8], byte: u8) -> Option<(bool, &[u8])> {
-    let is_negated = matches!(set.first(), Some(b'!' | b'^'));
-    let begin = usize::from(is_negated);
-    let (mut at, mut is_in) = (begin, false);
-    loop {
-        let low = *set.get(at)?;
-        if low == b']' && at > begin {
-            return Some((is_in != is_negated, &set[at + 1..]));
-        }
-        at += 1;
-        let mut high = low;
-        // A hyphen at the end of the set stands for itself.
-        if let [b'-', last, ..] = &set[at..]
-            && *last != b']'
-        {
-            high = *last;
-            at += 2;
-        }
-        is_in |= (low..=high).contains(&byte);
-    }
+    names.filter(|name| name_matches(part.as_ref(), name)).map(|name| dir.join(name)).collect()
 }
 
 #[cfg(test)]
@@ -104,7 +59,7 @@ mod tests {
             ("[a", "a", false),
             ("", "", true),
         ] {
-            assert_eq!(is_named(pattern, OsStr::new(name)), expected, "{pattern}, {name}");
+            assert_eq!(name_matches(pattern.as_ref(), name.as_ref()), expected, "{pattern}, {name}");
         }
     }
 

@@ -49,9 +49,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
     let new = StartChoice { build: newest, state: unfinished.clone(), exists: false };
     let copied = copy(&request, &dir, &old, &new);
     let _ = std::fs::remove_file(&dump);
-    for file in [SOCKET, NODES] {
-        let _ = std::fs::remove_file(dir.join(file));
-    }
+    remove_files_of_servers(&dir);
     if let Err(cause) = copied {
         let _ = std::fs::remove_dir_all(&unfinished);
         return Err(cause);
@@ -162,12 +160,17 @@ struct Server {
     socket: PathBuf,
 }
 
+/// Removes what an update's servers make beside their state.
+fn remove_files_of_servers(dir: &Path) {
+    for file in [SOCKET, NODES] {
+        let _ = std::fs::remove_file(dir.join(file));
+    }
+}
+
 impl Server {
     fn start(request: &Request, choice: &StartChoice, dir: &Path) -> Result<Self> {
         let socket = dir.join(SOCKET);
-        for file in [SOCKET, NODES] {
-            let _ = std::fs::remove_file(dir.join(file));
-        }
+        remove_files_of_servers(dir);
         let mut server = command(request, choice);
         server.args([
             "--port",

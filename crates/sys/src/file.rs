@@ -1,10 +1,12 @@
 //! Files: durable writes past the page cache, space reservation, locks among processes, names in an open directory.
 
 use crate::process::above_standard::open_above_standard;
+use std::ffi::{CString, OsStr};
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
@@ -50,6 +52,16 @@ fn open_again(file: &File, flags: libc::c_int) -> io::Result<File> {
 pub fn open_itself(path: &Path) -> io::Result<File> {
     let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
     open_above_standard(|| OpenOptions::new().write(true).custom_flags(flags).open(path))
+}
+
+/// Whether a name between two slashes matches a part of a pattern, as glob(3) compares them in the C locale: by
+/// fnmatch(3), and a period that begins the name must be named.
+#[must_use]
+pub fn name_matches(pattern: &OsStr, name: &OsStr) -> bool {
+    let [pattern, name] = [pattern, name].map(|text| CString::new(text.as_bytes()));
+    let (Ok(pattern), Ok(name)) = (pattern, name) else { return false };
+    // SAFETY: two strings that end with NUL.
+    unsafe { libc::fnmatch(pattern.as_ptr(), name.as_ptr(), libc::FNM_PERIOD) == 0 }
 }
 
 /// Reserves space on the medium for `len` bytes at `offset` and grows the file to hold them. Where the file system
