@@ -22,7 +22,7 @@ use rand::{Rng, SeedableRng};
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -462,11 +462,7 @@ fn wait_for(acknowledged: &AtomicU64, count: u64, child: &mut Child) -> Result<(
             (heard, since) = (now, Instant::now());
         }
         if let Some(status) = child.try_wait()? {
-            let mut complaint = String::new();
-            if let Some(mut stderr) = child.stderr.take() {
-                stderr.read_to_string(&mut complaint)?;
-            }
-            bail!("the writer ended by itself with {status}: {complaint}");
+            return refuse_end(child, status);
         }
         if since.elapsed() > SILENCE_MAX {
             bail!("the writer hangs: {now} of {count} writes acknowledged, and none in {SILENCE_MAX:?}");
@@ -482,6 +478,11 @@ fn kill_writer(child: &mut Child) -> Result<()> {
     if status.signal() == Some(libc::SIGKILL) {
         return Ok(());
     }
+    refuse_end(child, status)
+}
+
+/// The error of a writer that was not killed and ended with this status: what it said.
+fn refuse_end(child: &mut Child, status: ExitStatus) -> Result<()> {
     let mut complaint = String::new();
     if let Some(mut stderr) = child.stderr.take() {
         stderr.read_to_string(&mut complaint)?;

@@ -101,13 +101,17 @@ pub(crate) unsafe fn removal_bounds(range: *const mangrove_range) -> Result<Boun
         unsafe { range.as_ref() }.is_some_and(|range| range.flags & MANGROVE_RANGE_EVERYTHING as u32 != 0);
     // SAFETY: as above.
     let bounds = unsafe { range_bounds(range) }?;
-    match &bounds {
-        (Bound::Included(key), Bound::Unbounded) if !key.is_empty() => Ok(bounds),
-        (Bound::Included(_) | Bound::Unbounded, Bound::Unbounded) if !everything => Err(Failure::invalid(
-            "the range to remove has neither start nor end, or an empty start: to remove every key, give a range with the flag MANGROVE_RANGE_EVERYTHING",
-        )),
-        _ => Ok(bounds),
+    let has_start = match &bounds.0 {
+        Bound::Included(key) => !key.is_empty(),
+        Bound::Excluded(_) => true,
+        Bound::Unbounded => false,
+    };
+    if has_start || bounds.1 != Bound::Unbounded || everything {
+        return Ok(bounds);
     }
+    Err(Failure::invalid(
+        "the range to remove has neither start nor end, or an empty start: to remove every key, give a range with the flag MANGROVE_RANGE_EVERYTHING",
+    ))
 }
 
 /// The bound after all keys that begin with `prefix`.

@@ -73,15 +73,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let say = File::from(std::io::stdout().as_fd().try_clone_to_owned()?);
     let end = Instant::now() + Duration::from_secs(args.seconds);
     std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..args.threads)
-            .map(|thread| {
-                let (map, say) = (&map, &say);
-                let writer = Writer { map, say, args, thread, number: 0 };
-                scope.spawn(move || or_end(writer.write_until(end)))
-            })
-            .collect();
-        for thread in threads {
-            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        for thread in 0..args.threads {
+            let writer = Writer { map: &map, say: &say, args, thread, number: 0 };
+            scope.spawn(move || or_end(writer.write_until(end)));
         }
     });
     if args.close {
@@ -91,8 +85,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     std::process::exit(0);
 }
 
-/// Ends the process when a thread has failed. Its other threads would work on until they are killed, and nobody would
-/// hear of the failure. Nothing runs at this end: what does could wait for those threads.
+/// Ends the process when a thread has failed: its other threads would hide the failure, for they work until they are
+/// killed. No destructor or exit function runs, since one could wait for these threads.
 pub(crate) fn or_end(result: anyhow::Result<()>) {
     if let Err(error) = result {
         eprintln!("mangrove: {error:#}");

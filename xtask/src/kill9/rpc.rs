@@ -89,7 +89,10 @@ impl Clients {
             let clients: Vec<_> = (0..self.threads)
                 .map(|thread| {
                     let (lines, acknowledged) = (&lines, &acknowledged);
-                    scope.spawn(move || self.client(door, thread, lines, acknowledged))
+                    scope.spawn(move || {
+                        let worked = self.client(door, thread, lines, acknowledged);
+                        worked.or_else(|error| self.ended(error))
+                    })
                 })
                 .collect();
             for client in clients {
@@ -100,8 +103,11 @@ impl Clients {
         Ok(lines.into_inner()?)
     }
 
-    /// What the end of a connection means.
-    fn ended(&self, error: std::io::Error) -> Result<()> {
+    /// What it means that a client ended so: a connection ends with the server, and before that with an error.
+    fn ended(&self, error: anyhow::Error) -> Result<()> {
+        if !error.is::<std::io::Error>() {
+            return Err(error);
+        }
         // Relaxed: the kill comes after the store, and the end of the connection after the kill.
         if self.is_killed.load(Ordering::Relaxed) {
             return Ok(());
@@ -109,6 +115,7 @@ impl Clients {
         Err(error).context("a connection ended before the server was killed")
     }
 
+    /// Works until its connection ends; no history if it gets none.
     fn client(
         &self,
         door: &Door,
@@ -116,11 +123,7 @@ impl Clients {
         lines: &Mutex<Vec<String>>,
         acknowledged: &AtomicU64,
     ) -> Result<()> {
-        let mut stream = match door.connect() {
-            Ok(stream) => stream,
-            // The server was killed before the client connected: no history.
-            Err(error) => return self.ended(error),
-        };
+        let mut stream = door.connect()?;
         let mut rng = StdRng::seed_from_u64(self.seed ^ u64::from(thread) << 32);
         let me = format!("r{}t{thread}", self.round);
         let keys = self.keys.min(SLOT_COUNT);
@@ -130,10 +133,7 @@ impl Clients {
             let (key, deletes) = (name(index), rng.random_ratio(1, 5));
             let value = if deletes { String::new() } else { make_value(&me, number, &key) };
             say(format!("> {me} {number} {} {key}", if deletes { 'd' } else { 'p' }));
-            let reply = match ask(&mut stream, &request(b'P', index, &value)) {
-                Ok(reply) => reply,
-                Err(error) => return self.ended(error),
-            };
+            let reply = ask(&mut stream, &request(b'P', index, &value))?;
             ensure!(reply.starts_with("OK "), "the server answered {reply:?}");
             say(format!("< {me} {number}"));
             acknowledged.fetch_add(1, Ordering::Relaxed);
@@ -142,10 +142,7 @@ impl Clients {
                 let index = if rng.random_ratio(1, 2) { index } else { rng.random_range(0..keys) };
                 let key = name(index);
                 say(format!("? {me} {key}"));
-                let read = match ask(&mut stream, &request(b'G', index, "")) {
-                    Ok(read) => read,
-                    Err(error) => return self.ended(error),
-                };
+                let read = ask(&mut stream, &request(b'G', index, ""))?;
                 let saw = match written(&read, &key) {
                     _ if read.is_empty() => "-".to_owned(),
                     Some((thread, number)) => format!("{thread} {number}"),

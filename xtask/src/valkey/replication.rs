@@ -224,7 +224,7 @@ fn replica(bench: &mut FleetBench) -> Result<String> {
         let mut ending = RespConnection::open(&stock.address)?;
         work(bench, &mut crowd, &stock.address, || {
             let killed = server.kill();
-            // In any case: the clients are the primary's, which goes on.
+            // In any case: the clients' server, the primary, keeps running.
             end_clients(&mut ending)?;
             killed
         })?;

@@ -30,15 +30,11 @@ pub(crate) fn run<L: Ledger>(args: &Args) -> anyhow::Result<()> {
     let end = Instant::now() + Duration::from_secs(args.seconds);
     std::thread::scope(|scope| {
         let (heap, out) = (&heap, &out);
-        let mut threads = Vec::new();
         for t in 0..args.threads {
-            threads.push(scope.spawn(move || or_end(write(heap, ledger, out, args, t, end))));
+            scope.spawn(move || or_end(write(heap, ledger, out, args, t, end)));
         }
         for r in 0..READER_COUNT {
-            threads.push(scope.spawn(move || or_end(look(heap, ledger, out, args, r, end))));
-        }
-        for thread in threads {
-            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            scope.spawn(move || or_end(look(heap, ledger, out, args, r, end)));
         }
     });
     if args.close {
