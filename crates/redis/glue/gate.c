@@ -344,8 +344,8 @@ int writeToClient(client *c) {
         /* Functions and replication write to the state at the end of a batch, which may be what this tells. */
         if (!inside && !server.in_exec && !scriptIsRunning()) collect();
         place_t *p = place_of(c);
-        /* In an inner round it may tell of what nobody has looked for yet, or, with interval durability, of what is not
-         * committed. */
+        /* In an inner round it may tell of what the glue has not looked for yet, or, with interval durability, of what
+         * is not committed. */
         bool is_torn = ProcessingEventsWhileBlocked && commit_would_tear() && !left_out("inner") && !left_out("gate");
         uint64_t batch = is_torn ? open_batch : needed();
         bool waits = p->client == c->id && p->batch;

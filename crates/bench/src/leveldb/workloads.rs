@@ -174,7 +174,8 @@ struct Ended {
     error: Option<anyhow::Error>,
 }
 
-/// One writer, until it is told to stop, at least one write. Returns its writes, and why it ended early.
+/// Writes at least once, and until `stop` is set or every record is deleted. Returns the number of writes, and the
+/// error that ended them.
 fn write_until(
     db: &Database,
     workload: WriteWorkload,

@@ -150,7 +150,7 @@ pub(crate) fn forks() -> usize {
 /// mark.
 unsafe extern "C" fn after_fork_in_child() {
     FORKS.fetch_add(1, Ordering::Relaxed);
-    // Whoever frees, or has frees wait, is a thread of the parent.
+    // The threads that were freeing blocks, or made frees wait, are the parent's.
     REGIONS.iter().for_each(|region| region.freeing.store(0, Ordering::Relaxed));
     leave();
 }

@@ -20,8 +20,8 @@ use std::time::Duration;
 
 /// With durability by interval: how often the thread looks what has become durable.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
-/// While nothing is wanted: how often the thread looks whether the medium has failed. An error in the background wakes
-/// nobody.
+/// While nothing is wanted: how often the thread looks whether the medium has failed. An error in the background does
+/// not wake it.
 const LOOK_AT_MEDIUM_EVERY: Duration = Duration::from_secs(1);
 
 /// What the thread shares with its users.

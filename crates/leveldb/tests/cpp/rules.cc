@@ -193,7 +193,7 @@ void afterwards_in_memory() {
     must("walk", it->status());
 }
 
-// The key lies in the string that gets the value, which moves it; whoever looks at the key then reads freed memory.
+// The key lies in the string that gets the value, which moves it: a look at the key after that reads freed memory.
 // Reads look at it once more while synced writes are on their way.
 void key_in_the_value(Env *env, const std::string &name) {
     Options o;

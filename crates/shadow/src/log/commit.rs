@@ -272,9 +272,9 @@ impl Rings {
         self.region.wait(0).inspect_err(|_| self.leave_open(writer))
     }
 
-    /// The medium did not take the atomic group under way. It stays deferred for ever: no thread is told that it, or
-    /// one with a greater number, is durable. (With `Order::Gaps`, what is sealed is durable; with time stamps nothing
-    /// is acknowledged before its marker.)
+    /// Marks the atomic group under way, which the medium did not take, as deferred for good. Waits for its number, or
+    /// for a greater one, then return the medium's error. (With `Order::Gaps`, what is sealed is durable; with time
+    /// stamps nothing is acknowledged before its marker.)
     #[cold]
     fn leave_open(&self, writer: &mut LogWriter) {
         if writer.deferred == Deferred::None && !self.gaps && self.stamps.is_none() {
@@ -323,8 +323,8 @@ impl Rings {
     }
 
     /// Reports the atomic group durable, and readies the writer for the next. Called even when `flush` failed: then the
-    /// atomic group is deferred, for ever, and threads that wait for it are told of the failure. While something is
-    /// deferred in the log, the atomic group is, too. True if every atomic group up to this one is known to be durable.
+    /// atomic group stays deferred, and waits for it return the failure. While something is deferred in the log, the
+    /// atomic group is, too. True if every atomic group up to this one is known to be durable.
     #[inline(always)]
     pub(crate) fn publish(&self, writer: &mut LogWriter) -> bool {
         let log = writer.log;

@@ -328,7 +328,7 @@ fn without_a_wait_the_heap_makes_a_commit_durable_by_itself() {
             let (_, ticket) = count_later(&heap).unwrap();
             let begun = std::time::Instant::now();
             while !heap.is_durable(ticket).unwrap() {
-                assert!(begun.elapsed() < Duration::from_secs(300), "{medium:?}: nobody made it durable");
+                assert!(begun.elapsed() < Duration::from_secs(300), "{medium:?}: it does not become durable");
                 std::thread::yield_now();
             }
         }
