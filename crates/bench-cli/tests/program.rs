@@ -1,6 +1,7 @@
 //! `mangrove-bench` as `mangrove bench` runs it: names, exit codes, output that cannot be written.
 
-use std::fs::OpenOptions;
+use std::fs::{self, OpenOptions};
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 fn bench(args: &[&str]) -> Command {
@@ -44,4 +45,25 @@ fn an_output_that_cannot_be_written_is_an_error() {
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(3), "{said}");
     assert!(said.starts_with("mangrove: cannot write standard output: No space left"), "{said}");
+}
+
+#[test]
+fn what_others_have_in_the_directory_of_a_bench_stays() {
+    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("others");
+    let _ = fs::remove_dir_all(&dir);
+    // Names that the bench of the map makes directories of, below its own prefix.
+    let theirs = ["floors", "loaded"].map(|name| dir.join(name).join("mine"));
+    for file in &theirs {
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(file, "mine").unwrap();
+    }
+    let out = dir.join("out");
+    let (dir_option, out_option) = (format!("--dir={}", dir.display()), format!("--out={}", out.display()));
+    let only = ["map", "--quick", "--only=floors,persists", "--media=zero", "--workloads=sequential"];
+    let (code, _, said) = run(&[&only[..], &[dir_option.as_str(), &out_option]].concat());
+    assert_eq!(code, Some(0), "{said}");
+    for file in theirs {
+        assert_eq!(fs::read(&file).unwrap_or_default(), b"mine", "{} is gone", file.display());
+    }
+    fs::remove_dir_all(dir).unwrap();
 }

@@ -1,6 +1,7 @@
 //! Recovery by the size of the state: one process fills it and is killed, another opens it.
 
 use super::context::DurableBench;
+use crate::harness::own_path::own_path;
 use crate::report::report::FigureUnit;
 use crate::report::say;
 use anyhow::{Context as _, bail, ensure};
@@ -111,7 +112,7 @@ fn forget(path: &Path) -> anyhow::Result<()> {
 pub(super) fn run(b: &mut DurableBench) -> anyhow::Result<()> {
     let sizes = if b.args.run.quick { vec![128] } else { b.args.states.clone() };
     for mib in sizes {
-        let dir = b.args.dir.canonicalize()?.join("recovery-state");
+        let dir = own_path(&b.args.dir.canonicalize()?, "recovery-state");
         if dir.exists() {
             std::fs::remove_dir_all(&dir)?;
         }

@@ -2,6 +2,7 @@
 //! processes of their own.
 
 use super::context::DurableBench;
+use crate::harness::own_path::own_path;
 use crate::report::report::{FigureUnit, OURS};
 use anyhow::{Context as _, ensure};
 use std::path::PathBuf;
@@ -47,7 +48,7 @@ fn build(b: &DurableBench) -> anyhow::Result<PathBuf> {
     if !soname.exists() {
         std::os::unix::fs::symlink("libmangrove_app.so", &soname)?;
     }
-    let program = b.args.dir.canonicalize()?.join("sqlite-example");
+    let program = own_path(&b.args.dir.canonicalize()?, "sqlite-example");
     let built = Command::new(std::env::var_os("CC").unwrap_or_else(|| "cc".into()))
         .args(["-std=c11", "-D_GNU_SOURCE", "-O2", "-pthread", "-I"])
         .arg(b.sources().join("crates/app/include"))
@@ -76,7 +77,7 @@ pub(super) fn run(b: &mut DurableBench) -> anyhow::Result<()> {
         .flat_map(|(what, operation)| [1, 8].map(|clients| (what, operation.to_owned(), clients, 1)));
     for (what, operation, clients, rows) in one.chain(many) {
         for (subject, name) in SUBJECTS {
-            let dir = b.args.dir.canonicalize()?.join("sqlite-state");
+            let dir = own_path(&b.args.dir.canonicalize()?, "sqlite-state");
             std::fs::create_dir_all(&dir)?;
             let output = Command::new(&program)
                 .args(["bench", subject])

@@ -1,6 +1,7 @@
 //! What every section needs: the parsed arguments, the inputs, the report.
 
 use crate::harness::media::BenchMedium;
+use crate::harness::own_path::own_path;
 use crate::harness::store::StoreKind;
 use crate::report::report::{BenchReport, FigureUnit, RowKey};
 use crate::subjects::{self, IndexKind, MangroveC};
@@ -146,14 +147,14 @@ impl<'a> MapBench<'a> {
 
     /// Where stores lie that were loaded once for several sections: below `--dir`, removed when the bench ends.
     pub(crate) fn loaded_dir(&self) -> anyhow::Result<PathBuf> {
-        let dir = self.args.dir.join(LOADED);
+        let dir = own_path(&self.args.dir, LOADED);
         std::fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
         Ok(dir)
     }
 
     /// An empty directory for one store, below `--dir`.
     pub(crate) fn fresh_dir(&self, name: &str) -> anyhow::Result<PathBuf> {
-        let dir = self.args.dir.join(name);
+        let dir = own_path(&self.args.dir, name);
         if dir.exists() {
             std::fs::remove_dir_all(&dir).with_context(|| format!("cannot empty {}", dir.display()))?;
         }
@@ -166,7 +167,7 @@ impl Drop for MapBench<'_> {
     fn drop(&mut self) {
         // A child process shares the directory of the bench that started it.
         if self.args.child.is_none() {
-            let _ = std::fs::remove_dir_all(self.args.dir.join(LOADED));
+            let _ = std::fs::remove_dir_all(own_path(&self.args.dir, LOADED));
         }
     }
 }

@@ -9,6 +9,7 @@ pub(super) mod keys;
 pub(super) mod library;
 pub(super) mod machine;
 pub(super) mod media;
+pub(super) mod own_path;
 pub(super) mod progress;
 pub(super) mod records;
 pub(super) mod run_args;

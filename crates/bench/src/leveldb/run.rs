@@ -6,6 +6,7 @@ use super::classes;
 use super::lines::{READING, UNSYNCED, WRITING};
 use super::workloads::{self, READS, UNSYNCED_WRITES, WRITES, WriteWorkload};
 use super::{LeveldbArgs, goals};
+use crate::harness::own_path::own_path;
 use crate::harness::progress::SectionProgress;
 use crate::harness::run_args::list;
 use crate::report::render::Page;
@@ -107,7 +108,7 @@ fn by_functions(ours: &Path, report: &mut BenchReport) -> anyhow::Result<Vec<Api
 
 /// The subjects through the C++ classes.
 fn by_classes(args: &LeveldbArgs, report: &mut BenchReport) -> anyhow::Result<Vec<ApiLibrary>> {
-    let out = args.dir.join("leveldb-classes");
+    let out = own_path(&args.dir, "leveldb-classes");
     std::fs::create_dir_all(&out).with_context(|| format!("cannot make {}", out.display()))?;
     let out = out.canonicalize().with_context(|| format!("cannot find {}", out.display()))?;
     let mut subjects = our_engines(&classes::ours(&library(args)?, &out)?, classes::PREFIX)?;
@@ -177,7 +178,7 @@ impl Round<'_> {
     }
 
     fn fresh_dir(&self) -> anyhow::Result<PathBuf> {
-        let dir = self.args.dir.join("leveldb");
+        let dir = own_path(&self.args.dir, "leveldb");
         if dir.exists() {
             std::fs::remove_dir_all(&dir).with_context(|| format!("cannot empty {}", dir.display()))?;
         }

@@ -2,6 +2,7 @@
 
 use super::lines::{READING, WRITING};
 use super::{PythonArgs, goals};
+use crate::harness::own_path::own_path;
 use crate::harness::progress::SectionProgress;
 use crate::harness::run_args::list;
 use crate::report::render::Page;
@@ -142,7 +143,7 @@ fn round(
     progress: &SectionProgress,
     report: &mut BenchReport,
 ) -> anyhow::Result<()> {
-    let scratch = Scratch::new(std::path::absolute(&args.dir)?.join("python"))?;
+    let scratch = Scratch::new(own_path(&std::path::absolute(&args.dir)?, "python"))?;
     let only: Vec<_> = args.run.only.iter().map(|name| name.trim()).collect();
     let settings = serde_json::json!({
         "seconds": args.run.seconds(),

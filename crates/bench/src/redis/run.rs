@@ -6,6 +6,7 @@ use super::processor::Pinning;
 use super::round::{Round, steps};
 use super::subjects::{SUBJECTS, ServerSubject};
 use super::{RedisArgs, figures, goals};
+use crate::harness::own_path::own_path;
 use crate::harness::progress::SectionProgress;
 use crate::harness::run_args::list;
 use crate::report::render::Page;
@@ -115,7 +116,7 @@ fn measure(args: &RedisArgs) -> anyhow::Result<BenchReport> {
 
 /// What a write waits for at least.
 fn floor(args: &RedisArgs, report: &mut BenchReport) -> anyhow::Result<()> {
-    let file = args.dir.join("redis-floor");
+    let file = own_path(&args.dir, "redis-floor");
     let rate = odsync_rate(&file, FLOOR_BYTES, Duration::from_secs_f64(args.run.seconds()))?;
     std::fs::remove_file(&file).with_context(|| format!("cannot remove {}", file.display()))?;
     let Some(rate) = rate else { return Ok(()) };

@@ -1,6 +1,7 @@
 //! The directory of a server under measurement: gone with its owner, so that a bench that fails leaves no memory in
 //! use.
 
+use crate::harness::own_path::own_path;
 use anyhow::Context as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -22,7 +23,7 @@ impl ServerDir {
             let own = NEXT.fetch_add(1, Ordering::Relaxed);
             memory.join(format!("mangrove-bench-{}-{own}-{name}", std::process::id()))
         } else {
-            disk.join(format!("redis-{name}"))
+            own_path(disk, &format!("redis-{name}"))
         };
         if dir.exists() {
             std::fs::remove_dir_all(&dir).with_context(|| format!("cannot empty {}", dir.display()))?;
