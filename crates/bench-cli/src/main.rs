@@ -9,6 +9,7 @@
 use anyhow::Context;
 use clap::Parser;
 use mangrove::Error;
+use mangrove_bench::OutputUnread;
 use signal_hook::consts::SIGXFSZ;
 use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
@@ -35,13 +36,21 @@ enum Bench {
 
 fn main() -> ExitCode {
     let Err(error) = run(Bench::parse()) else { return ExitCode::SUCCESS };
-    if error.chain().any(is_broken_pipe) {
-        // The reader of the output has seen enough: no error.
-        return ExitCode::SUCCESS;
+    let code = code(&error);
+    if code != 0 {
+        // Where standard error cannot be written, the exit code remains.
+        let _ = io::stderr().write_all(format!("mangrove: {error:#}\n").as_bytes());
     }
-    // Where standard error cannot be written, the exit code remains.
-    let _ = io::stderr().write_all(format!("mangrove: {error:#}\n").as_bytes());
-    ExitCode::from(if error.chain().any(is_usage) { 2 } else { 3 })
+    ExitCode::from(code)
+}
+
+/// The exit code of a bench that ended with `error`.
+fn code(error: &anyhow::Error) -> u8 {
+    // The reader of the output has seen enough: no error. Another pipe that is broken, as to a server, is one.
+    if error.is::<OutputUnread>() {
+        return 0;
+    }
+    if error.chain().any(is_usage) { 2 } else { 3 }
 }
 
 fn run(bench: Bench) -> anyhow::Result<()> {
@@ -95,13 +104,22 @@ fn txn(args: mangrove_bench::TxnArgs) -> anyhow::Result<()> {
     mangrove_bench::run_txn(args, &[])
 }
 
-fn is_broken_pipe(cause: &(dyn std::error::Error + 'static)) -> bool {
-    cause.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe)
-}
-
 fn is_usage(cause: &(dyn std::error::Error + 'static)) -> bool {
     matches!(
         cause.downcast_ref::<Error>(),
         Some(Error::KeyTooLong { .. } | Error::ValueTooLong { .. } | Error::Unsupported { .. })
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_that_is_gone_is_an_error_and_a_reader_that_is_gone_is_none() {
+        let server: io::Result<()> = Err(io::ErrorKind::BrokenPipe.into());
+        assert_eq!(code(&server.context("cannot send").unwrap_err()), 3);
+        let reader: anyhow::Result<()> = Err(OutputUnread.into());
+        assert_eq!(code(&reader.context("the section floors").unwrap_err()), 0);
+    }
 }

@@ -48,6 +48,13 @@ fn an_output_that_cannot_be_written_is_an_error() {
 }
 
 #[test]
+fn an_output_that_nobody_reads_is_no_error() {
+    let unread = std::io::pipe().unwrap().1;
+    let output = bench(&["map", "--only", "list"]).stdout(unread).stderr(Stdio::piped()).output().unwrap();
+    assert_eq!((output.status.code(), &output.stderr[..]), (Some(0), &b""[..]));
+}
+
+#[test]
 fn what_others_have_in_the_directory_of_a_bench_stays() {
     let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("others");
     let _ = fs::remove_dir_all(&dir);

@@ -29,6 +29,7 @@ pub use leveldb::{LeveldbArgs, run as run_leveldb};
 pub use python::{PythonArgs, run as run_python};
 pub use redis::{RedisArgs, run as run_redis};
 pub use report::report::{BenchReport, FigureUnit, Goal, MachineInfo, Row, RowKey};
+pub use report::say::OutputUnread;
 pub use run::{run, run_with};
 pub use txn::{
     OneTransaction, TxnArgs, TxnDomain, TxnHeap, TxnKind, TxnWork, WordAccess, WorkDone, drive,
