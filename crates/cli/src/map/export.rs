@@ -149,8 +149,7 @@ fn write_all(
     file: Option<&Path>,
 ) -> anyhow::Result<u64> {
     let failed = |e: std::io::Error| match file {
-        // Words, and not the error itself: no reader has "seen enough" of a pipe that has a name (`exit::code`).
-        Some(file) => anyhow::anyhow!("cannot write {}: {e}", file.display()),
+        Some(file) => anyhow::Error::new(e).context(format!("cannot write {}", file.display())),
         None => e.into(),
     };
     let bar = progress::records("export", map.len()?);

@@ -1,6 +1,6 @@
 //! How a command ends: the exit code and the last message.
 
-use crate::terminal::stderr;
+use crate::terminal::{output, stderr};
 use std::io;
 use std::process::ExitCode;
 
@@ -35,7 +35,7 @@ pub(crate) fn code(result: anyhow::Result<Exit>) -> ExitCode {
         Ok(Exit::Interrupted) => return ExitCode::from(130),
         Err(error) => error,
     };
-    if error.chain().any(is_broken_pipe) {
+    if error.chain().any(is_output_unread) {
         // The reader of our output has seen enough (`mangrove map scan | head`): no error.
         return ExitCode::SUCCESS;
     }
@@ -48,8 +48,8 @@ pub(crate) fn is_refused(error: &anyhow::Error) -> bool {
     error.chain().any(is_usage)
 }
 
-fn is_broken_pipe(cause: &(dyn std::error::Error + 'static)) -> bool {
-    cause.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe)
+fn is_output_unread(cause: &(dyn std::error::Error + 'static)) -> bool {
+    cause.downcast_ref::<io::Error>().is_some_and(output::is_unread)
 }
 
 fn is_usage(cause: &(dyn std::error::Error + 'static)) -> bool {

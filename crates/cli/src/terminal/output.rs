@@ -5,8 +5,25 @@ use std::io::{self, BufWriter, StdoutLock, Write};
 /// Standard output, whose errors say that it is.
 pub(crate) struct Stdout(StdoutLock<'static>);
 
+/// Inside the errors of [`Stdout`]: why it cannot be written.
+#[derive(Debug)]
+struct OutputError(io::Error);
+
+impl std::fmt::Display for OutputError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "cannot write standard output: {}", self.0)
+    }
+}
+
+impl std::error::Error for OutputError {}
+
 fn named(e: io::Error) -> io::Error {
-    io::Error::new(e.kind(), format!("cannot write standard output: {e}"))
+    io::Error::new(e.kind(), OutputError(e))
+}
+
+/// True for the error of a standard output whose reader is gone; not for that of another pipe.
+pub(crate) fn is_unread(e: &io::Error) -> bool {
+    e.kind() == io::ErrorKind::BrokenPipe && e.get_ref().is_some_and(|inner| inner.is::<OutputError>())
 }
 
 impl Write for Stdout {

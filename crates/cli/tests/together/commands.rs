@@ -348,6 +348,19 @@ fn a_loaded_batch_has_as_many_records_as_were_asked_for() {
 }
 
 #[test]
+fn a_load_whose_reports_nobody_reads_stops_with_an_error() {
+    let yard = Yard::new();
+    std::fs::write(yard.path("lines"), "one\ntwo\nthree\n").unwrap();
+    let unread = std::io::pipe().unwrap().1;
+    let load = ["map", "load", "p", "lines", "--report", "--threads=1"];
+    let output = yard.command(&load).stdout(unread).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{said}");
+    assert!(said.contains("stopped; 1 records were acknowledged"), "{said}");
+    assert!(said.contains("cannot report an acknowledged line: Broken pipe"), "{said}");
+}
+
+#[test]
 fn every_help_text_has_an_example() {
     let yard = Yard::new();
     for command in [
