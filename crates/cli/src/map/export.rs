@@ -6,7 +6,7 @@ use crate::terminal::exit::{Exit, Usage};
 use crate::terminal::text::Spelling;
 use crate::terminal::{interrupt, output, progress, stderr};
 use anyhow::Context;
-use mangrove::Map;
+use mangrove::{Error, Map};
 use mangrove_sys::file::{open_itself, try_lock};
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{BufWriter, Write};
@@ -83,6 +83,7 @@ fn renew(args: &Args, spelling: Spelling, file: &Path) -> anyhow::Result<Exit> {
     // A link stays a link: the file behind it is renewed.
     let target = fs::canonicalize(file).unwrap_or_else(|_| file.to_owned());
     let folder = target.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    refuse_pools_directory(file, folder)?;
     let new = create_like(&target, folder).with_context(sentence)?;
     let records = write_all(&map, args, spelling, BufWriter::new(new.as_file()), Some(file))?;
     if interrupt::asked() {
@@ -94,6 +95,18 @@ fn renew(args: &Args, spelling: Spelling, file: &Path) -> anyhow::Result<Exit> {
     File::open(folder).and_then(|folder| folder.sync_all()).with_context(sentence)?;
     stderr::line(format_args!("{records} records written to {}", file.display()));
     Ok(Exit::Ok)
+}
+
+/// Refuses a directory that holds a pool, sound or not: its files have names that an export would replace.
+fn refuse_pools_directory(file: &Path, folder: &Path) -> anyhow::Result<()> {
+    match mangrove::pool_info(folder) {
+        Ok(_) | Err(Error::Corrupt { .. } | Error::Newer { .. }) => {
+            let sentence =
+                format!("{} lies in a pool's directory; choose a place outside of it", file.display());
+            Err(Usage(sentence).into())
+        }
+        Err(_) => Ok(()),
+    }
 }
 
 /// Removes what killed exports left in the directory: files with the name of an export's, that no process has locked.

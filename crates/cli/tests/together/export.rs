@@ -42,6 +42,25 @@ fn an_export_replaces_files_and_nothing_else() {
 }
 
 #[test]
+fn an_export_replaces_no_file_of_a_pool() {
+    let yard = Yard::new();
+    let sample = yard.sample();
+    yard.ok(&["map", "put", "q", "k", "v"]);
+    symlink("q/image", yard.path("link")).unwrap();
+    for file in ["p/image", "q/image", "q/new.tsv", "link"] {
+        yard.fails(&["map", "export", "p", file], 2, "in a pool's directory");
+    }
+    // A damaged one may still be salvaged.
+    let image = fs::read(yard.path("q/image")).unwrap();
+    let pool = fs::read(yard.path("p/pool")).unwrap();
+    let torn: Vec<u8> = pool.iter().enumerate().map(|(at, byte)| byte ^ u8::from(at % 4096 == 64)).collect();
+    fs::write(yard.path("q/pool"), torn).unwrap();
+    yard.fails(&["map", "export", "p", "q/image"], 2, "in a pool's directory");
+    assert_eq!(fs::read(yard.path("q/image")).unwrap(), image);
+    assert_eq!(yard.run(&["map", "scan", "p"]).out, sample);
+}
+
+#[test]
 fn exports_to_one_file_at_a_time_are_each_whole() {
     let yard = Yard::new();
     let whole = [large(&yard, "p"), large(&yard, "q")];
