@@ -7,7 +7,7 @@ use crate::terminal::size::count;
 use crate::terminal::text::Spelling;
 use crate::terminal::{interrupt, output, stderr};
 use anyhow::Context;
-use mangrove::{Batch, Map};
+use mangrove::{Batch, Durability, Map};
 use serde_json::json;
 use std::path::PathBuf;
 
@@ -101,7 +101,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
     let result = apply_lines(args, &mut lines, &mut map, &mut all);
     let closed = map.map_or(Ok(()), |map: Map| map.sync().and_then(|()| map.close()));
     if !matches!(result, Ok(true)) && all.batches > 0 {
-        tell_what_stays(&all);
+        let stays = what_stays(&all, args.opening.durability, closed.is_ok());
+        stderr::line(format_args!("mangrove: stopped; {stays}"));
     }
     let is_whole = result?;
     closed?;
@@ -114,13 +115,14 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
     Ok(if is_whole { Exit::Ok } else { Exit::Interrupted })
 }
 
-fn tell_what_stays(all: &Applied) {
-    stderr::line(format_args!(
-        "mangrove: stopped; {} batches ({} put, {} deleted) were applied and stay",
-        count(all.batches),
-        count(all.puts),
-        count(all.deletes)
-    ));
+/// What to say of the batches that were applied before the stop. `is_synced`: all of them were then made durable.
+fn what_stays(all: &Applied, durability: Durability, is_synced: bool) -> String {
+    let stay = match is_synced || durability == Durability::Sync {
+        true => "were applied and stay",
+        false => "were applied, and the newest may be lost",
+    };
+    let (batches, puts, deletes) = (count(all.batches), count(all.puts), count(all.deletes));
+    format!("{batches} batches ({puts} put, {deletes} deleted) {stay}")
 }
 
 /// Applies all lines; false when it was interrupted before the end.
@@ -158,6 +160,26 @@ fn apply_lines(
         }
         if is_end {
             return Ok(true);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn batches_that_were_not_made_durable_are_not_said_to_stay() {
+        let all = Applied { puts: 3, deletes: 1, batches: 2 };
+        for (durability, is_synced, stay) in [
+            (Durability::Sync, true, true),
+            (Durability::Sync, false, true),
+            (Durability::interval_ms(10), true, true),
+            (Durability::interval_ms(10), false, false),
+        ] {
+            let said = what_stays(&all, durability, is_synced);
+            assert_eq!(said.ends_with("were applied and stay"), stay, "{said}");
+            assert_eq!(said.ends_with("the newest may be lost"), !stay, "{said}");
         }
     }
 }
