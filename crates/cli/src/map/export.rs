@@ -8,6 +8,7 @@ use crate::terminal::{interrupt, output, progress, stderr};
 use anyhow::Context;
 use mangrove::{Error, Map};
 use mangrove_sys::file::{open_itself, try_lock};
+use rustix::io::Errno;
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{BufWriter, Write};
 use std::os::unix::ffi::OsStrExt;
@@ -17,6 +18,8 @@ use tempfile::NamedTempFile;
 
 /// The beginning of the name that an export's file has until it is whole.
 const PREFIX: &str = ".mangrove-export-";
+/// Links that are followed, one to the next: as many as the kernel follows.
+const LINKS_MAX: usize = 40;
 
 /// Write all records, as they are at this instant, to a file that `mangrove map load` reads.
 #[derive(clap::Args)]
@@ -27,7 +30,7 @@ pub(crate) struct Args {
     /// The pool
     pool: PathBuf,
     /// The file; standard output when it is left out or -. Appears whole or not at all, with the permissions of
-    /// the file it replaces; a device, a pipe or a link to nothing is written to as it is
+    /// the file it replaces; a device or a pipe is written to as it is
     file: Option<PathBuf>,
     /// tsv (key, tab, value, with escapes), or hex, whose first line says so to `load`
     #[arg(long, default_value = "tsv")]
@@ -81,7 +84,7 @@ fn renew(args: &Args, spelling: Spelling, file: &Path) -> anyhow::Result<Exit> {
     let map = open(args)?;
     let sentence = || format!("cannot write {}", file.display());
     // A link stays a link: the file behind it is renewed.
-    let target = fs::canonicalize(file).unwrap_or_else(|_| file.to_owned());
+    let target = behind_links(file).with_context(sentence)?;
     let folder = target.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     refuse_pools_directory(file, folder)?;
     let new = create_like(&target, folder).with_context(sentence)?;
@@ -95,6 +98,20 @@ fn renew(args: &Args, spelling: Spelling, file: &Path) -> anyhow::Result<Exit> {
     File::open(folder).and_then(|folder| folder.sync_all()).with_context(sentence)?;
     stderr::line(format_args!("{records} records written to {}", file.display()));
     Ok(Exit::Ok)
+}
+
+/// The file that `file` leads to. Where that is not there yet: its name, behind links to nothing.
+fn behind_links(file: &Path) -> std::io::Result<PathBuf> {
+    if let Ok(target) = fs::canonicalize(file) {
+        return Ok(target);
+    }
+    let mut target = file.to_owned();
+    for _ in 0..LINKS_MAX {
+        let Ok(to) = fs::read_link(&target) else { return Ok(target) };
+        // A name in the directory of the link, unless it begins at the root.
+        target = target.parent().unwrap_or(Path::new("")).join(to);
+    }
+    Err(Errno::LOOP.into())
 }
 
 /// Refuses a directory that holds a pool, sound or not: its files have names that an export would replace.
@@ -146,12 +163,9 @@ fn create_like(old: &Path, folder: &Path) -> std::io::Result<NamedTempFile> {
     Ok(new)
 }
 
-/// True for what a new file must not replace: a device, a pipe, a link to nothing.
+/// True for what a new file must not replace: a device, a pipe.
 fn is_written_in_place(file: &Path) -> bool {
-    match std::fs::metadata(file) {
-        Ok(meta) => !meta.is_file() && !meta.is_dir(),
-        Err(_) => file.is_symlink(),
-    }
+    fs::metadata(file).is_ok_and(|meta| !meta.is_file() && !meta.is_dir())
 }
 
 fn write_all(

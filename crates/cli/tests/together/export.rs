@@ -141,6 +141,25 @@ fn an_export_that_fails_or_is_stopped_leaves_what_was_there() {
 }
 
 #[test]
+fn an_export_through_a_link_to_nothing_is_whole_or_nothing() {
+    let yard = Yard::new();
+    large(&yard, "p");
+    let links = [("link", "new.tsv"), ("one", "two"), ("two", "one")];
+    for (link, to) in links {
+        symlink(to, yard.path(link)).unwrap();
+    }
+    let before = yard.names();
+    let export = ["map", "export", "p", "link", "--format", "hex"];
+    finish(yard.command_behind(&SMALL_FILES, &export)).is(3, "File too large", "a file size limit");
+    yard.fails(&["map", "export", "nothing", "link"], 3, "there is no pool at nothing");
+    yard.fails(&["map", "export", "p", "one"], 3, "cannot write one");
+    assert_eq!(yard.names(), before, "something is left behind");
+    for (link, to) in links {
+        assert_eq!(fs::read_link(yard.path(link)).unwrap(), std::path::Path::new(to), "{link}");
+    }
+}
+
+#[test]
 fn a_named_pipe_that_nobody_reads_to_the_end_is_told() {
     let yard = Yard::new();
     large(&yard, "p");
