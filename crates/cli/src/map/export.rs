@@ -29,8 +29,8 @@ const LINKS_MAX: usize = 40;
 pub(crate) struct Args {
     /// The pool
     pool: PathBuf,
-    /// The file; standard output when it is left out or -. Appears whole or not at all, with the permissions of
-    /// the file it replaces; a device or a pipe is written to as it is
+    /// The file; standard output when it is left out, - or /dev/stdout. Appears whole or not at all, with the
+    /// permissions of the file it replaces; a device or a pipe is written to as it is
     file: Option<PathBuf>,
     /// tsv (key, tab, value, with escapes), or hex, whose first line says so to `load`
     #[arg(long, default_value = "tsv")]
@@ -47,7 +47,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
             return Err(Usage("export writes --format tsv or hex; lines would drop the values".into()).into());
         }
     };
-    match args.file.as_deref().filter(|file| file.as_os_str() != "-") {
+    match args.file.as_deref().filter(|file| !is_output(file)) {
         None => {
             let map = open(args)?;
             write_all(&map, args, spelling, output::stdout(), None)?;
@@ -56,6 +56,12 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
         Some(file) if is_written_in_place(file) => write_in_place(args, spelling, file),
         Some(file) => renew(args, spelling, file),
     }
+}
+
+/// True for the names of standard output. Where that is a file, /dev/stdout leads to it: renewed, or opened anew, it
+/// would lose what others have written to it.
+fn is_output(file: &Path) -> bool {
+    ["-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"].iter().any(|name| file.as_os_str() == *name)
 }
 
 /// Opens the pool. A signal until then ends the command at once, also where it waits for another process.

@@ -61,6 +61,20 @@ fn an_export_replaces_no_file_of_a_pool() {
 }
 
 #[test]
+fn the_file_that_is_standard_output_keeps_what_is_in_it() {
+    let yard = Yard::new();
+    let sample = yard.sample();
+    for name in ["-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"] {
+        fs::write(yard.path("all.tsv"), "before\n").unwrap();
+        let out = fs::File::options().append(true).open(yard.path("all.tsv")).unwrap();
+        let status = yard.command(&["map", "export", "p", name]).stdout(out).status().unwrap();
+        assert_eq!(status.code(), Some(0), "{name}");
+        let all = fs::read(yard.path("all.tsv")).unwrap();
+        assert!(all == [&b"before\n"[..], &sample[..]].concat(), "{name}: {} bytes", all.len());
+    }
+}
+
+#[test]
 fn exports_to_one_file_at_a_time_are_each_whole() {
     let yard = Yard::new();
     let whole = [large(&yard, "p"), large(&yard, "q")];
