@@ -19,7 +19,8 @@ pub(crate) enum Format {
     Lines,
     /// Key, tab, value, with escapes (\t \n \r \\ \xHH)
     Tsv,
-    /// Key, tab, value, in hexadecimal; the first line of an export may stand before them
+    /// Key, tab, value, in hexadecimal; the first line of an export may stand before them, and then the last one
+    /// has its newline
     Hex,
 }
 
@@ -65,6 +66,8 @@ pub(crate) struct Lines {
     /// The line that was read last, or what has come of one.
     buffer: Vec<u8>,
     is_whole: bool,
+    /// The line that was read last has no newline: the file ends in it.
+    is_cut: bool,
 }
 
 /// What [`Lines::read`] comes to.
@@ -96,7 +99,7 @@ impl Lines {
         // Standard input may begin anywhere in its file.
         let len = if is_stdin { 0 } else { metadata.len() };
         let reader = BufReader::with_capacity(1 << 16, InputSource::new(file).with_context(sentence)?);
-        Ok(Self { reader, len, at: 0, line: 0, buffer: Vec::new(), is_whole: false })
+        Ok(Self { reader, len, at: 0, line: 0, buffer: Vec::new(), is_whole: false, is_cut: false })
     }
 
     /// The number of the line that was read last, counted from 1.
@@ -129,7 +132,8 @@ impl Lines {
         let read = self.buffer.len() as u64;
         self.line += 1;
         self.at += read;
-        if self.buffer.last() == Some(&b'\n') {
+        self.is_cut = self.buffer.last() != Some(&b'\n');
+        if !self.is_cut {
             self.buffer.pop();
         } else if read == LINE_BYTES_MAX {
             return Err(Usage(format!("line {} is longer than any record can be", self.line)).into());
@@ -143,12 +147,14 @@ impl Lines {
 pub(crate) struct Input {
     lines: Lines,
     format: Format,
+    /// The first line was [`HEX_HEADER`].
+    is_export: bool,
 }
 
 impl Input {
     /// Opens `path` (`-` is standard input).
     pub(crate) fn open(path: &Path, format: Format) -> anyhow::Result<Self> {
-        Ok(Self { lines: Lines::open(path)?, format })
+        Ok(Self { lines: Lines::open(path)?, format, is_export: false })
     }
 
     /// Bytes of the file; 0 when not known.
@@ -171,8 +177,13 @@ impl Input {
             }
             let (line, number) = (&self.lines.buffer[..], self.lines.number());
             if number == 1 && line == HEX_HEADER && matches!(self.format, Format::Auto | Format::Hex) {
-                self.format = Format::Hex;
+                (self.format, self.is_export) = (Format::Hex, true);
                 continue;
+            }
+            // What is there of the value would be taken for all of it.
+            if self.is_export && self.lines.is_cut {
+                let sentence = "the file ends inside of this line: it is not all that was exported";
+                return Err(Usage(sentence.into())).with_context(|| format!("line {number}"));
             }
             if self.format == Format::Auto {
                 self.format = if line.contains(&b'\t') { Format::Tsv } else { Format::Lines };

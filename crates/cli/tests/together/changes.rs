@@ -132,6 +132,12 @@ fn load_knows_what_export_wrote() {
         yard.feed(&["map", "load", format, "--format", format], hex.as_bytes()).is(0, "", format);
         assert_eq!(yard.ok(&["map", "scan", format]), yard.ok(&["map", "scan", "p"]), "{format}");
     }
+    // Where the file was cut, also between two digits.
+    for cut in 1..=8 {
+        let said = yard.feed(&["map", "load", "cut"], &hex.as_bytes()[..hex.len() - cut]);
+        said.is(2, "line 3: the file ends inside of this line", &format!("{cut} bytes less"));
+        yard.fails(&["map", "get", "cut", "plain"], 1, "no key 'plain'");
+    }
     // Elsewhere the same words are a key.
     let lines = b"one\n#mangrove hex\n";
     yard.feed(&["map", "load", "lines"], lines).is(0, "", "lines");
