@@ -45,12 +45,27 @@ fn io_error(path: &Path, doing: &'static str) -> impl FnOnce(io::Error) -> Error
 /// Creates the directory, if it is not there, and makes its name durable.
 pub(crate) fn make_directory(storage: &dyn Storage, directory: &Path) -> Result<()> {
     storage.create_dir(directory, here()).map_err(io_error(directory, "create"))?;
-    if let Some(parent) = directory.parent() {
-        let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
-        let synced = storage.sync_dir(parent, here()).map_err(io_error(parent, "sync"));
-        synced.inspect_err(|_| drop(storage.remove_dir(directory, here())))?;
+    sync_name(storage, directory, |_| false).inspect_err(|_| drop(storage.remove_dir(directory, here())))
+}
+
+/// Makes the name of a directory durable that is there without a pool: the process that made it may have been killed
+/// before it synced the name. A parent that this process may not sync is no error: the directory is its user's then.
+pub(crate) fn keep_directory(storage: &dyn Storage, directory: &Path) -> Result<()> {
+    use io::ErrorKind::{InvalidInput, PermissionDenied, ReadOnlyFilesystem, Unsupported};
+    let may_not = |e: &io::Error| {
+        matches!(e.kind(), InvalidInput | PermissionDenied | ReadOnlyFilesystem | Unsupported)
+    };
+    sync_name(storage, directory, may_not)
+}
+
+/// Makes the name of a directory durable, unless that fails with an error that `passes`.
+fn sync_name(storage: &dyn Storage, directory: &Path, passes: impl Fn(&io::Error) -> bool) -> Result<()> {
+    let Some(parent) = directory.parent() else { return Ok(()) };
+    let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
+    match storage.sync_dir(parent, here()) {
+        Err(e) if !passes(&e) => Err(io_error(parent, "sync")(e)),
+        _ => Ok(()),
     }
-    Ok(())
 }
 
 /// True when the bytes of the file `pool` are those of a pool whose creation was interrupted: nothing, or sectors

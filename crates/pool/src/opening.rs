@@ -130,13 +130,18 @@ impl Opening {
 }
 
 /// Makes the pool's directory where there is none and the options ask for that; true if it did.
+///
+/// Durable-order: the directory's name before the file `pool`. Otherwise a power cut could take all of a pool away in
+/// which something was acknowledged.
 fn make_directory(directory: &Path, options: &PoolOptions) -> Result<bool> {
-    let FoundPool::Nothing = look(&*options.storage, directory)? else { return Ok(false) };
-    if options.config.creates() == Create::Never {
-        return Err(Error::NotFound { path: directory.to_owned() });
+    let storage = &*options.storage;
+    let creates = options.config.creates() != Create::Never;
+    match look(storage, directory)? {
+        FoundPool::Nothing if !creates => Err(Error::NotFound { path: directory.to_owned() }),
+        FoundPool::Nothing => create::make_directory(storage, directory).map(|()| true),
+        FoundPool::Directory if creates => create::keep_directory(storage, directory).map(|()| false),
+        FoundPool::Directory | FoundPool::Pool => Ok(false),
     }
-    create::make_directory(&*options.storage, directory)?;
-    Ok(true)
 }
 
 /// Holds the directory, and opens the files of the pool in it or creates them, which `undo` then can undo. From

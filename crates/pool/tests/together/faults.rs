@@ -739,6 +739,29 @@ fn a_refused_creation_leaves_nothing() {
     }
 }
 
+/// The process that made it may have been killed before it synced the name.
+#[test]
+fn the_name_of_a_directory_that_was_there_is_durable_before_a_pool_in_it() {
+    const EACCES: i32 = 13;
+    let folder = folder();
+    let path = folder.path().join("p");
+    std::fs::create_dir(&path).unwrap();
+    let storage = Faulty::new(Arc::new(OsStorage));
+    let plant = |code| {
+        let file = folder.path().file_name().map(|name| name.to_str().unwrap().to_owned());
+        let operations = vec![FaultyOperation::Sync];
+        storage.plant(Fault { file, operations, nth: 0, kind: FaultKind::Errno(code) });
+    };
+    plant(EIO);
+    let error = options(&storage).open(&path).unwrap_err();
+    assert!(matches!(&error, Error::Io { path, .. } if path == folder.path()), "{error}");
+    assert_eq!(std::fs::read_dir(&path).unwrap().count(), 0, "it came before the pool");
+    // A user may have made the directory where the process may only search.
+    plant(EACCES);
+    options(&storage).open(&path).unwrap().close().unwrap();
+    assert!(storage.struck());
+}
+
 /// The owner of the region could not make its object.
 #[test]
 fn a_creation_that_is_undone_leaves_nothing_and_an_existing_pool_stays() {
