@@ -107,9 +107,9 @@ pub struct PoolStat {
     pub durable: Lsn,
     /// Everything before this position is in the data file.
     pub tail: Lsn,
-    /// Calls of `flush` that were logged.
+    /// Calls of `flush` that were logged; 0 in a child of fork.
     pub flushes: u64,
-    /// Bytes that callers flushed.
+    /// Bytes that callers flushed; 0 in a child of fork.
     pub flushed_bytes: u64,
     /// Log groups written.
     pub groups: u64,

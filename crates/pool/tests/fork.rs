@@ -1,8 +1,16 @@
-//! A child of fork(2) copies nothing to its parent's file of recent writes. Alone in its file: the process forks.
+//! A child of fork(2) copies nothing to its parent's file of recent writes, and waits for no lock of its parent's
+//! threads. Alone in its file: the process forks.
 
-use mangrove_pool::{Create, Durability, Medium, PoolOptions};
+#[path = "support/hooked.rs"]
+mod hooked;
+
+use crate::hooked::{Access, hooked};
+use mangrove_pool::{ByteRange, Create, Durability, Medium, PoolOptions};
 use mangrove_testkit::process::in_child;
+use std::sync::{Mutex, mpsc};
 use std::time::Duration;
+
+const WAIT_MAX: Duration = Duration::from_secs(300);
 
 /// What the parent has left to copy at the moment of the fork, the parent copies: by the time the child would do it,
 /// other groups may lie there.
@@ -28,4 +36,41 @@ fn a_child_copies_no_recent_writes() {
     assert!(recent() == before, "the child has copied something");
     region.medium().leave_unawaited();
     assert!(recent() != before, "there was something to copy");
+}
+
+/// A thread of the parent has the checkpointer's lock at the moment of the fork.
+#[test]
+fn a_child_that_asks_for_counters_or_for_space_waits_for_no_thread_of_its_parent() {
+    let dir = tempfile::tempdir().unwrap();
+    let (writes, is_writing) = mpsc::channel();
+    let (go_on, may_go_on) = mpsc::channel::<()>();
+    let may_go_on = Mutex::new(may_go_on);
+    // The checkpoint waits in its first write to the data file, until `go_on` is dropped.
+    let storage = hooked(move |access, name, _| {
+        if access == Access::Write && name == "image" && writes.send(()).is_ok() {
+            // Ends with an error in any case.
+            let _ = may_go_on.lock().unwrap().recv_timeout(WAIT_MAX);
+        }
+    });
+    let options = PoolOptions::new().create(Create::New).medium(Medium::File).capacity(4 << 20);
+    let pool = options.background(false).storage(storage).open(dir.path().join("p")).unwrap();
+    let region = pool.region();
+    region.grow(4096).unwrap();
+    region.write(0, &[1; 100]);
+    region.flush(0, 100);
+    region.drain().unwrap();
+    assert_eq!(pool.stat().flushes, 1);
+    std::thread::scope(|scope| {
+        let checkpoint = scope.spawn(|| pool.checkpoint());
+        is_writing.recv_timeout(WAIT_MAX).unwrap();
+        let status = in_child(|| {
+            assert_eq!((pool.stat().flushes, pool.stat().flushed_bytes), (0, 0));
+            let all = ByteRange { offset: 0, len: region.medium().grown() };
+            assert_eq!(region.medium().without_space(), [all]);
+        });
+        drop(go_on);
+        assert_eq!(status, 0, "how the child ended");
+        checkpoint.join().unwrap().unwrap();
+    });
+    assert_eq!(pool.stat().flushes, 1);
 }

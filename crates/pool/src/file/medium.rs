@@ -585,7 +585,8 @@ impl FileMedium {
     pub(crate) fn stat(&self) -> PoolStat {
         let (appended, tail) = (self.log.appended(), self.log.tail());
         let log = &self.log.counters;
-        let (flushes, flushed_bytes) = self.log.flushed();
+        // Invariant 3.
+        let (flushes, flushed_bytes) = if self.is_ours() { self.log.flushed() } else { (0, 0) };
         // Relaxed: counters.
         let count = |c: &AtomicU64| c.load(Ordering::Relaxed);
         PoolStat {

@@ -64,8 +64,12 @@ impl FileMedium {
         Ok(())
     }
 
-    /// See [`MediumOps::without_space`]. Zeros in the data file may be a hole; and what is released becomes one.
+    /// See [`MediumOps::without_space`]. Zeros in the data file may be a hole; and what is released becomes one. In a
+    /// child of fork, which takes no lock, all of it.
     pub(super) fn parts_without_space(&self) -> Vec<ByteRange> {
+        if !self.is_ours() {
+            return vec![ByteRange { offset: 0, len: self.grown() }];
+        }
         let released = self.released.parts().into_iter();
         let mut parts: Vec<ByteRange> =
             released.map(|part| ByteRange { offset: part.start, len: part.end - part.start }).collect();
