@@ -2,18 +2,19 @@
 //!
 //! A log ends where no whole atomic group stands. A whole atomic group anywhere after that place proves that the
 //! place had been durable: then it is damaged, and the scan fails. (So damage is distinguished from a tear, except
-//! in the last atomic group of a log.) One with the mark that it follows deferred ones proves nothing.
+//! in the last atomic group of a log.) One with the mark that it follows deferred ones proves nothing. A whole atomic
+//! group at that place itself, which the working copy's length leaves out, proves that the length is damaged.
 //!
 //! The heads of a log are followed first, by one thread, since each tells where the next one stands; then all
 //! processors compute checksums. What stands behind the end may look like heads, too: of the last lap, whose numbers
 //! are smaller, or of an opening before, whose checksums fail.
 
-use crate::Result;
-use crate::layout::{AT_GENERATION, AT_MARKER, IN_LOG_HEAD, IN_LOG_UPTO, ShadowLayout};
+use crate::layout::{AT_GENERATION, AT_LEN, AT_MARKER, IN_LOG_HEAD, IN_LOG_UPTO, ShadowLayout};
 use crate::order::{Generation, Order};
 use crate::recovery::search::{LogEnd, any_behind};
 use crate::recovery::threads::Threads;
 use crate::recovery::verifier::{GroupVerifier, corrupt, durable_word};
+use crate::{Error, Result};
 use mangrove_pool::{ByteRange, Region};
 use mangrove_sys::fan_out;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -115,9 +116,13 @@ pub(crate) fn scan(
                 1 => verifier.spill(record),
                 _ => corrupt(layout.ring(log, group.position), "two units at a time lie beside the image"),
             };
-            if let Err(e) = right {
-                (kept, damage) = (&walked[..number], Some(e));
-                break;
+            match right {
+                Ok(()) => {}
+                Err(e @ Error::Corrupt { offset: AT_LEN, .. }) => return Err(e),
+                Err(e) => {
+                    (kept, damage) = (&walked[..number], Some(e));
+                    break;
+                }
             }
         }
         let falls = |pair: &[FoundGroup]| pair[0].seq > pair[1].seq;
@@ -127,6 +132,7 @@ pub(crate) fn scan(
         scan.found.extend_from_slice(kept);
         let last = kept.last();
         let position = last.map_or(head, |last| last.position + last.bytes);
+        verifier.refuse_beyond_length(log, position, limit)?;
         // Whatever stands before the head has been applied; numbers grow, but time stamps may be equal.
         let seq_min = last.map_or(0, |last| last.seq).max(upto_of_log + 1);
         let end = LogEnd { log, position, limit, seq_min, data: &data };

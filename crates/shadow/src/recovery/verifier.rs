@@ -1,9 +1,9 @@
 //! Compares atomic groups with their checksums, and what they change with the working copy's length.
 
 use crate::layout::{
-    COMMIT_BYTES, CommitRecord, GroupHead, KIND_REDO, KIND_SPILL, KIND_WORDS, REDO_BYTES, SPILL_BYTES,
-    ShadowLayout, WORD_BYTES, WORDS_BYTES, WORDS_COMMIT_BYTES, WordsCommit, crcs_of_words, le_bytes,
-    redo_total,
+    AT_LEN, COMMIT_BYTES, CommitRecord, GroupHead, KIND_REDO, KIND_SPILL, KIND_WORDS, REDO_BYTES,
+    SPILL_BYTES, ShadowLayout, WORD_BYTES, WORDS_BYTES, WORDS_COMMIT_BYTES, WordsCommit, crcs_of_words,
+    le_bytes, redo_total,
 };
 use crate::order::Generation;
 use crate::replay::apply::{RingWords, read_unit, word};
@@ -17,6 +17,12 @@ const WORDS_AT_ONCE: usize = 32;
 /// The error that what stands at `offset` of the region cannot be.
 pub(crate) fn corrupt<T>(offset: u64, what: &str) -> Result<T> {
     Err(Error::Corrupt { path: "the shadow's image".into(), offset, what: what.into() })
+}
+
+/// The error of an atomic group with a right checksum that lies, in part, outside the working copy. A length is durable
+/// before anything is committed beyond it, so this one is damaged.
+fn beyond_length<T>() -> Result<T> {
+    corrupt(AT_LEN, "a length that leaves out what was committed")
 }
 
 /// A word of the region.
@@ -45,8 +51,22 @@ impl GroupVerifier<'_> {
         unit.filter(|unit| position < limit && unit.bytes() <= limit - position)
     }
 
+    /// Nothing, unless a whole atomic group stands at the end of a log, and ends it because the length leaves it out.
+    ///
+    /// # Errors
+    /// `Corrupt`, at the length.
+    pub(crate) fn refuse_beyond_length(&self, log: usize, position: u64, limit: u64) -> Result<()> {
+        match self.in_ring(log, position, limit, &mut 0) {
+            Err(e @ Error::Corrupt { offset: AT_LEN, .. }) => Err(e),
+            _ => Ok(()),
+        }
+    }
+
     /// The part of the atomic group at `position` that the ring holds, and its SPILL record. Adds the bytes read to
     /// `summed`.
+    ///
+    /// # Errors
+    /// `Corrupt`; at the length only where the checksum is right.
     pub(crate) fn in_ring(
         &self,
         log: usize,
@@ -79,7 +99,7 @@ impl GroupVerifier<'_> {
         let Self { region, layout, len, .. } = *self;
         let (place, end) = (layout.ring(log, position), position + commit.bytes);
         let mut crc = commit.crc_of_head(layout.seed(log, self.generation));
-        let (mut at, mut spill) = (position + COMMIT_BYTES, None);
+        let (mut at, mut spill, mut are_inside) = (position + COMMIT_BYTES, None, true);
         for _ in 0..commit.records {
             if end - at < REDO_BYTES {
                 return corrupt(place, "a record is cut short");
@@ -88,19 +108,20 @@ impl GroupVerifier<'_> {
             let count = words[0] >> 8;
             match words[0] & 0xff {
                 KIND_REDO => {
-                    if count > end - at || redo_total(count) > end - at || !inside(words[1], count, len) {
-                        return corrupt(place, "a range lies outside the image");
+                    if count > end - at || redo_total(count) > end - at {
+                        return corrupt(place, "a record is cut short");
                     }
+                    are_inside &= inside(words[1], count, len);
                     *summed += redo_total(count);
                     crc = crc32c(crc, &le_bytes::<2, 16>(words));
                     crc = crc_of_ring(region, layout, log, at + REDO_BYTES, count, crc);
                     at += redo_total(count);
                 }
                 KIND_WORDS if layout.version > 1 => {
-                    let fits = count <= (end - at - WORDS_BYTES) / WORD_BYTES;
-                    if !fits || !self.words_inside(log, at + WORDS_BYTES, count) {
-                        return corrupt(place, "a word lies outside the image");
+                    if count > (end - at - WORDS_BYTES) / WORD_BYTES {
+                        return corrupt(place, "a record is cut short");
                     }
+                    are_inside &= self.words_inside(log, at + WORDS_BYTES, count);
                     let bytes = WORDS_BYTES + count * WORD_BYTES;
                     *summed += bytes;
                     crc = crc_of_ring(region, layout, log, at, bytes, crc);
@@ -118,7 +139,7 @@ impl GroupVerifier<'_> {
         if crc != commit.crc || end - at >= layout.unit_align() {
             return corrupt(place, "a unit does not match its checksum");
         }
-        Ok(spill)
+        if are_inside { Ok(spill) } else { beyond_length() }
     }
 
     /// Verifies the words behind `commit`, which stands at `position`.
@@ -142,10 +163,7 @@ impl GroupVerifier<'_> {
         if crcs != commit.crcs {
             return corrupt(place, "a unit does not match its checksum");
         }
-        if !are_inside {
-            return corrupt(place, "a word lies outside the image");
-        }
-        Ok(())
+        if are_inside { Ok(()) } else { beyond_length() }
     }
 
     /// Whether `count` words from the position `at` on are aligned and inside the working copy.
@@ -170,7 +188,7 @@ impl GroupVerifier<'_> {
                 && total.is_multiple_of(8)
         });
         let Some(end) = end else { return corrupt(start, "records beside the image that cannot be") };
-        let (mut at, mut crc, mut count) = (start, 0, 0u64);
+        let (mut at, mut crc, mut count, mut are_inside) = (start, 0, 0u64, true);
         while at < end {
             let head = bytes(region, at, REDO_BYTES.min(end - at));
             if (head.len() as u64) < REDO_BYTES {
@@ -178,10 +196,11 @@ impl GroupVerifier<'_> {
             }
             let words = [0, 8].map(|n| durable_word(region, at + n));
             let data = words[0] >> 8;
-            let fits = data <= end - at && redo_total(data) <= end - at && inside(words[1], data, self.len);
+            let fits = data <= end - at && redo_total(data) <= end - at;
             if words[0] & 0xff != KIND_REDO || !fits {
                 return corrupt(at, "a record beside the image that cannot be");
             }
+            are_inside &= inside(words[1], data, self.len);
             crc = crc32c(crc32c(crc, head), bytes(region, at + REDO_BYTES, data));
             at += redo_total(data);
             count += 1;
@@ -189,7 +208,7 @@ impl GroupVerifier<'_> {
         if u64::from(crc) != first >> 32 || count != records {
             return corrupt(start, "the records beside the image do not match their checksum");
         }
-        Ok(())
+        if are_inside { Ok(()) } else { beyond_length() }
     }
 }
 

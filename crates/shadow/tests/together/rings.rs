@@ -476,3 +476,37 @@ fn a_length_of_zero_where_bytes_were_committed_is_damage() {
     assert!(shadow.is_empty());
     shadow.close().unwrap();
 }
+
+/// It makes right atomic groups look like commits that were not finished.
+#[test]
+fn a_length_that_leaves_out_what_was_committed_is_damage() {
+    const CUT: usize = 64 << 10;
+    // Words alone, a range alone, both, and an atomic group that is too long for the ring.
+    for (has_word, len) in [(true, 0), (false, 100), (true, 100), (false, 40 << 10)] {
+        let dir = folder();
+        let path = dir.path().join("s");
+        let shadow = options().background(false).open(&path).unwrap();
+        shadow.grow(2 * CUT as u64).unwrap();
+        let base = shadow.base() as usize;
+        let mut lease = shadow.lease();
+        lease.word(base, 1);
+        lease.commit().unwrap();
+        if has_word {
+            lease.word(base + CUT, 1);
+        }
+        lease.range(base + CUT + 8, &vec![1; len]);
+        lease.commit().unwrap();
+        drop((lease, shadow));
+        let file = std::fs::OpenOptions::new().write(true).open(path.join("image")).unwrap();
+        file.write_all_at(&(CUT as u64).to_le_bytes(), 64).unwrap();
+        for opening in [Options::new().read_only(true), options().background(false)] {
+            let error = opening.open(&path).unwrap_err();
+            assert!(matches!(error, Error::Corrupt { offset: 64, .. }), "{has_word}, {len}: {error}");
+        }
+        assert!(!Shadow::check(&path).unwrap().damage.is_empty(), "{has_word}, {len}");
+        file.write_all_at(&(2 * CUT as u64).to_le_bytes(), 64).unwrap();
+        let shadow = options().background(false).open(&path).unwrap();
+        assert_eq!(shadow.report().units, 2, "{has_word}, {len}");
+        shadow.close().unwrap();
+    }
+}
