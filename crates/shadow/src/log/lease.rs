@@ -448,8 +448,10 @@ impl LogLease {
         match &mut self.log {
             Log::Shared { log, ranges, .. } => {
                 ranges.clear();
-                log.region.medium().leave_unawaited();
-                Ok(())
+                let medium = log.region.medium();
+                medium.leave_unawaited();
+                // A medium with a file of recent writes may have failed at this one.
+                if medium.refuses() { medium.poisoned().map_or(Ok(()), Err) } else { Ok(()) }
             }
             Log::Own { rings, writer } => {
                 assert!(rings.stamps.is_none(), "the caller says when a time stamp is complete");

@@ -1,9 +1,12 @@
 //! Commits by value through a leased log: on file and on emulated, under threads, and across openings.
 
 use crate::support::{Random, bytes, folder};
-use mangrove_shadow::{Create, Domain, Latency, LogLease, Medium, Options, Order, Shadow};
+use mangrove_pool::{Fault, FaultKind, Faulty, FaultyOperation, OsStorage, PoolConfig};
+use mangrove_shadow::{Create, Domain, Error, Latency, LogLease, Medium, Options, Order, Shadow};
 use std::os::unix::fs::FileExt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 const DRAM: Latency = Latency::new(0, 0);
 const MEDIA: [Medium; 2] = [Medium::File, Medium::Emulated(DRAM)];
@@ -381,4 +384,39 @@ fn gaps_are_refused_where_caches_are_lost() {
         assert!(error.to_string().contains("use Order::Dense"), "{error}");
         options.open(&path).unwrap().close().unwrap();
     }
+}
+
+#[test]
+fn who_defers_is_told_that_a_recent_write_was_not_kept() {
+    let dir = folder();
+    let path = dir.path().join("s");
+    let storage = Faulty::new(Arc::new(OsStorage));
+    // No thread writes the log meanwhile.
+    let config = PoolConfig {
+        create: Create::New,
+        medium: Medium::File,
+        nowait_within: Duration::ZERO,
+        keeps_recent: true,
+        capacity: Some(64 << 20),
+        ..PoolConfig::default()
+    };
+    let options = Options::new().config(config).background(false).storage(Arc::new(storage.clone()));
+    let shadow = options.open(&path).unwrap();
+    shadow.grow(4096).unwrap();
+    let mut lease = shadow.lease();
+    let mut defer = |value| {
+        store(&shadow, &mut lease, 0, value);
+        lease.reserve().unwrap();
+        lease.number().unwrap();
+        lease.seal();
+        lease.defer()
+    };
+    defer(1).unwrap();
+    let mut names = std::fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().file_name());
+    let recent = names.find_map(|name| name.into_string().ok().filter(|name| name.starts_with("recent-")));
+    let operations = vec![FaultyOperation::Write];
+    storage.plant(Fault { file: recent, operations, nth: 0, kind: FaultKind::Errno(5) });
+    let answer = defer(2);
+    assert!(storage.struck(), "the write was not copied");
+    assert!(matches!(answer, Err(Error::Io { .. } | Error::Poisoned { .. })), "{answer:?}");
 }
