@@ -228,7 +228,9 @@ impl OsFile {
     }
 
     /// Threads sync one after the other, and after a failure no sync succeeds: the system reports a failed write to one
-    /// of the syncs that wait for it, and the others may return as if their bytes were durable.
+    /// of the syncs that wait for it, and the others may return as if their bytes were durable. A sync that a signal
+    /// interrupted (EINTR, on network and user file systems) is not repeated: the system may already count a failed
+    /// write as reported then, and the second sync would succeed although bytes are lost.
     fn sync_data(&self) -> io::Result<()> {
         let mut failed = self.sync_failed.lock();
         if let Some(code) = *failed {
