@@ -4,6 +4,7 @@ use crate::Result;
 use crate::copy::page_set::FreeSpace;
 use crate::layout::PAGE_BYTES;
 use mangrove_pool::{ByteRange, Region};
+use mangrove_sys::ProcessMark;
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -15,13 +16,16 @@ pub(crate) struct LogBacking {
     scratch: Mutex<Vec<ByteRange>>,
     units: AtomicU64,
     pub(crate) free_space: FreeSpace,
+    /// The process that opened it. In a child of fork a thread of the parent may hold any lock.
+    pub(crate) process: ProcessMark,
 }
 
 impl LogBacking {
     pub(crate) fn new(region: Region) -> Self {
         let len = AtomicU64::new(region.medium().grown());
         let free_space = FreeSpace::of(&region);
-        Self { region, len, scratch: Mutex::default(), units: AtomicU64::new(0), free_space }
+        let (scratch, units) = (Mutex::default(), AtomicU64::new(0));
+        Self { region, len, scratch, units, free_space, process: ProcessMark::here() }
     }
 
     /// Makes the first `bytes` bytes usable.
@@ -40,6 +44,10 @@ impl LogBacking {
 
     /// As `append`, for ranges that are not a slice yet.
     pub(crate) fn commit(&self, ranges: impl Iterator<Item = ByteRange>) -> Result<u64> {
+        if !self.process.is_here() {
+            // The medium refuses.
+            return self.append(&[]);
+        }
         let mut scratch = self.scratch.lock();
         scratch.clear();
         scratch.extend(ranges);

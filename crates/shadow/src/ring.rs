@@ -20,6 +20,7 @@ use crate::{Error, Result, Stat};
 use mangrove_pool::Region;
 use mangrove_sys::ProcessMark;
 use parking_lot::Mutex;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -164,6 +165,7 @@ impl Rings {
 
     /// Applies everything published to the durable copy.
     pub(crate) fn checkpoint(&self) -> Result<()> {
+        self.refuse_child()?;
         self.wait_applied(self.begun())
     }
 
@@ -198,8 +200,9 @@ impl Rings {
     /// Applies a share of what was published or, where all of it is applied, makes it durable in the durable copy and
     /// frees the logs; false when there was nothing to do.
     pub(crate) fn replay_once(&self) -> bool {
-        self.replay_step(Aim::Space) != ReplayStep::Nothing
-            || self.replay_step(Aim::Empty) != ReplayStep::Nothing
+        self.process.is_here()
+            && (self.replay_step(Aim::Space) != ReplayStep::Nothing
+                || self.replay_step(Aim::Empty) != ReplayStep::Nothing)
     }
 
     /// Whether the replayer has nothing to do until something is published. With time stamps the watermark may also
@@ -222,7 +225,17 @@ impl Rings {
         self.alive().map(|()| false)
     }
 
+    /// An error in a child of fork, before it stores to its parent's logs or takes a lock that a thread of the parent
+    /// may hold.
+    #[inline]
+    pub(crate) fn refuse_child(&self) -> Result<()> {
+        if self.process.is_here() { Ok(()) } else { Err(Error::forked(Path::new("the shadow"))) }
+    }
+
     pub(crate) fn poisoned(&self) -> Option<Error> {
+        if let Err(forked) = self.refuse_child() {
+            return Some(forked);
+        }
         // Relaxed: a flag that nothing else depends on.
         let panicked = self.panicked.load(Ordering::Relaxed);
         panicked.then(|| Error::Poisoned { first: "the replayer panicked".into() })
@@ -240,6 +253,10 @@ impl Rings {
         }
         // Relaxed: a counter.
         stat.full_waits = self.full_waits.load(Ordering::Relaxed);
+        if !self.process.is_here() {
+            // A thread of the parent may hold the lock.
+            return;
+        }
         let replayer = self.replayer.lock();
         stat.applied_units = replayer.units;
         stat.applied_bytes = replayer.bytes;

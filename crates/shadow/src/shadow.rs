@@ -305,9 +305,10 @@ impl Shadow {
     /// atomic groups keep that order.
     ///
     /// # Errors
-    /// `Unsupported` with [`Options::stamped`]. `NoSpace` for an atomic group that does not fit into the log and finds
-    /// no space to be spilled; `Io` when the process has no descriptor left for its spill file. In these cases nothing
-    /// is poisoned and nothing was committed. `Poisoned`, or the first error, forever after the medium failed.
+    /// `Unsupported` with [`Options::stamped`], and in a child of fork. `NoSpace` for an atomic group that does not fit
+    /// into the log and finds no space to be spilled; `Io` when the process has no descriptor left for its spill file.
+    /// In these cases nothing is poisoned and nothing was committed. `Poisoned`, or the first error, forever after the
+    /// medium failed.
     ///
     /// # Panics
     /// When a range lies outside the usable part of the working copy, or there is no such log.

@@ -57,7 +57,7 @@ pub struct Stat {
     pub log_written: u64,
     /// Times a commit waited for space in its log.
     pub full_waits: u64,
-    /// Atomic groups applied to the durable copy (dax and emulated).
+    /// Atomic groups applied to the durable copy (dax and emulated; in a child of fork it and what follows is 0 there).
     pub applied_units: u64,
     /// Bytes of the ranges in them.
     pub applied_bytes: u64,

@@ -1,5 +1,5 @@
-//! A child of fork drops its parent's shadow, or a lease of it: it has none of the threads that replay, and the log is
-//! the parent's.
+//! A child of fork uses or drops its parent's shadow, or a lease of it: it has none of the threads that replay, and the
+//! log is the parent's.
 
 use mangrove_shadow::{Create, Error, Latency, LogLease, Medium, Options, Shadow};
 use mangrove_testkit::process::in_child;
@@ -97,4 +97,38 @@ fn a_child_that_drops_its_parents_lease_writes_nothing_and_the_parent_goes_on() 
     // SAFETY: as above.
     assert_eq!(unsafe { shadow.base().cast::<u64>().read() }, 5);
     shadow.close().unwrap();
+}
+
+/// The child's stores to the log would reach the parent's.
+#[test]
+fn a_child_that_uses_its_parents_shadow_is_refused_and_changes_nothing() {
+    for medium in [Medium::File, Medium::Emulated(Latency::default())] {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("s");
+        let options = Options::new().create(Create::IfMissing).medium(medium);
+        let options = options.capacity(1 << 20).log_bytes(64 << 10).background(false).replayers(1);
+        let shadow = options.open(&path).unwrap();
+        shadow.grow(4096).unwrap();
+        let base = shadow.base() as usize;
+        let commit = |len| shadow.commit(0, &[(base, len)]);
+        shadow.wait(commit(100).unwrap()).unwrap();
+        shadow.checkpoint().unwrap();
+        shadow.wait(commit(200).unwrap()).unwrap();
+        let before = files(&path);
+        let refused = |result: Result<(), Error>| {
+            assert!(matches!(result, Err(Error::Unsupported { .. })), "{result:?}");
+        };
+        let child = || {
+            refused(commit(300).map(drop));
+            refused(shadow.grow(1 << 20));
+            refused(shadow.checkpoint());
+            assert!(!shadow.replay());
+            assert_eq!(shadow.stat().applied_units, 0);
+            assert!(shadow.poisoned().is_some());
+        };
+        assert_eq!(in_child(child), 0, "{medium:?}");
+        assert!(files(&path) == before, "{medium:?}: the child has written");
+        shadow.wait(commit(400).unwrap()).unwrap();
+        shadow.close().unwrap();
+    }
 }

@@ -23,6 +23,10 @@ impl LogBacking {
 
     #[cold]
     fn provide_now(&self, part: Range<u64>) -> Result<()> {
+        if !self.process.is_here() {
+            // The medium refuses.
+            return self.region.provide(in_pool(&part));
+        }
         let FreeSpace { without_space, released } = &self.free_space;
         let released = released.lock();
         for run in without_space.runs(part, true) {
@@ -36,6 +40,9 @@ impl LogBacking {
     /// # Safety
     /// As [`Shadow::release`].
     unsafe fn release(&self, parts: &[Range<u64>], quick: bool) -> Result<u64> {
+        if !self.process.is_here() {
+            return self.region.medium().poisoned().map_or(Ok(0), Err);
+        }
         let FreeSpace { without_space, released } = &self.free_space;
         let released = released.lock();
         let done = if quick { without_space } else { &*released };

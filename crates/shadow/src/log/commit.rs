@@ -113,6 +113,7 @@ impl Rings {
         if self.stamps.is_some() {
             return refused();
         }
+        self.refuse_child()?;
         let mut writer = self.writers.lock(log);
         self.close_log(&mut writer)?;
         let (bytes, records) =

@@ -37,6 +37,7 @@ impl Rings {
         let stamps = self.stamps.as_ref().filter(|stamps| stamps.order == Order::Marker);
         let stamps = stamps.expect("a marker is for Order::Marker");
         assert!(number <= NUMBER_MAX, "a number that cannot be");
+        self.refuse_child()?;
         let mut marker = stamps.marker.lock();
         if *marker >= number {
             return Ok(());

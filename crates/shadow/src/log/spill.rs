@@ -84,6 +84,7 @@ impl Rings {
         if bytes <= self.len() {
             return Ok(());
         }
+        self.refuse_child()?;
         if bytes > self.layout.capacity || bytes > self.working.len() {
             let wanted = bytes - self.layout.capacity.min(self.working.len());
             return Err(Error::NoSpace { path: "the shadow's address space".into(), wanted });
