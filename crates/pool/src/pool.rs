@@ -343,12 +343,13 @@ impl Pool {
         result
     }
 
-    /// False in a child of the process that opened the pool on a disk.
+    /// False in a child of the process that opened the pool for writing.
     fn is_ours(&self) -> bool {
         match &self.backing {
             Backing::File(medium) => medium.is_ours(),
             Backing::Bulk(medium) => medium.is_ours(),
-            Backing::Mapped(_) | Backing::ReadOnly(_) => true,
+            Backing::Mapped(medium) => medium.is_ours(),
+            Backing::ReadOnly(_) => true,
         }
     }
 

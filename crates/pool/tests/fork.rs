@@ -1,11 +1,11 @@
-//! A child of fork(2) copies nothing to its parent's file of recent writes, and waits for no lock of its parent's
-//! threads. Alone in its file: the process forks.
+//! A child of fork(2) writes nothing to its parent's files, and waits for no lock of its parent's threads. Alone in its
+//! file: the process forks.
 
 #[path = "support/hooked.rs"]
 mod hooked;
 
 use crate::hooked::{Access, hooked};
-use mangrove_pool::{ByteRange, Create, Durability, Medium, PoolOptions};
+use mangrove_pool::{ByteRange, Create, Durability, Latency, Medium, PoolOptions};
 use mangrove_testkit::process::in_child;
 use std::sync::{Mutex, mpsc};
 use std::time::Duration;
@@ -73,4 +73,37 @@ fn a_child_that_asks_for_counters_or_for_space_waits_for_no_thread_of_its_parent
         checkpoint.join().unwrap().unwrap();
     });
     assert_eq!(pool.stat().flushes, 1);
+}
+
+/// Its superblock would say that the pool is closed, and the parent goes on.
+#[test]
+fn a_child_that_ends_its_parents_mapped_pool_writes_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("p");
+    let options = PoolOptions::new().create(Create::IfMissing).capacity(4 << 20);
+    let options = options.medium(Medium::Emulated(Latency::default()));
+    let opened = options.open(&path).unwrap();
+    opened.region().grow(4096).unwrap();
+    // What a child takes out of it stays with the parent.
+    let mut pool = Some(opened);
+    let superblock = || std::fs::read(path.join("pool")).unwrap();
+    let before = superblock();
+    let ends = || {
+        let pool = pool.take().unwrap();
+        assert!(pool.region().grow(2 << 20).is_err());
+        assert!(pool.set_made().is_err());
+        assert!(pool.close().is_err());
+    };
+    assert_eq!(in_child(ends), 0, "how the child ended");
+    assert_eq!(in_child(|| drop(pool.take())), 0, "how the child ended");
+    assert!(superblock() == before, "a child has changed the superblock");
+    let pool = pool.unwrap();
+    pool.region().grow(2 << 20).unwrap();
+    pool.set_made().unwrap();
+    assert!(options.open(&path).is_err(), "a child has unlocked it");
+    drop(pool);
+    let pool = options.open(&path).unwrap();
+    assert!(!pool.was_clean());
+    pool.close().unwrap();
+    assert!(options.open(&path).unwrap().was_clean());
 }

@@ -13,6 +13,8 @@
 //!    was cut there could otherwise not be told from one that never was longer.
 //! 5. A growth that failed for another reason than a full medium poisons the pool: its sync is not repeated, and
 //!    nothing is acknowledged any more.
+//! 6. A child of fork(2) writes to none of its parent's files, and takes no lock. (A store to the region reaches the
+//!    parent's: owners of durable data refuse in a child.)
 
 use crate::config::Durability;
 use crate::format::page_sums::{PAGE_BYTES, PageChecksums, page_checksum};
@@ -24,7 +26,7 @@ use crate::stat::{MediumKind, PoolStat};
 use crate::storage::traits::here;
 use crate::sync::Mutex;
 use crate::{ByteRange, Error, Lsn, MediumOps, Observers, ReadObserver, Region, Result, Site};
-use mangrove_sys::{Reservation, fence, flush_range, write_around};
+use mangrove_sys::{ProcessMark, Reservation, fence, flush_range, write_around};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -71,6 +73,8 @@ pub(crate) struct MappedRegion {
     ended: AtomicBool,
     first_error: OnceLock<Error>,
     path: PathBuf,
+    /// The process that opened it.
+    process: ProcessMark,
 }
 
 impl MappedRegion {
@@ -92,6 +96,7 @@ impl MappedRegion {
             ended: AtomicBool::new(false),
             first_error: OnceLock::new(),
             path: PathBuf::from("emulated memory"),
+            process: ProcessMark::here(),
         })
     }
 
@@ -144,11 +149,23 @@ impl MappedRegion {
             ended: AtomicBool::new(false),
             first_error: OnceLock::new(),
             path,
+            process: ProcessMark::here(),
         }))
+    }
+
+    /// False in a child that was forked from the process that opened the pool.
+    pub(crate) fn is_ours(&self) -> bool {
+        self.process.is_here()
+    }
+
+    /// Returns an error in a child of fork, before it takes a lock or writes to a file.
+    fn refuse_child(&self) -> Result<()> {
+        if self.is_ours() { Ok(()) } else { Err(Error::forked(&self.path)) }
     }
 
     /// See [`Pool::set_made`](crate::Pool::set_made).
     pub(crate) fn set_made(&self) -> Result<()> {
+        self.refuse_child()?;
         let mut guard = self.files.lock();
         let Some(files) = guard.as_mut().filter(|_| self.first_error.get().is_none()) else {
             return Err(self.failure());
@@ -164,6 +181,7 @@ impl MappedRegion {
 
     /// Another handle of the data file.
     pub(crate) fn image_file(&self) -> Result<Option<std::os::fd::OwnedFd>> {
+        self.refuse_child()?;
         let guard = self.files.lock();
         let Some(image) = guard.as_ref().and_then(MappedFiles::image) else { return Ok(None) };
         image.fd().map(|fd| fd.try_clone_to_owned()).transpose().map_err(|e| image.error("open", &e))
@@ -187,6 +205,7 @@ impl MappedRegion {
 
     /// Computes the checksums of changed pages and marks the pool clean.
     pub(crate) fn settle(&self) -> Result<()> {
+        self.refuse_child()?;
         if self.first_error.get().is_some() {
             return Err(self.failure());
         }
@@ -354,6 +373,7 @@ impl MediumOps for MappedRegion {
         if bytes > capacity {
             return Err(Error::NoSpace { path: self.path.clone(), wanted: bytes - capacity });
         }
+        self.refuse_child()?;
         let mut guard = self.files.lock();
         let grown = self.grown.load(Ordering::Acquire);
         if bytes <= grown {
@@ -391,6 +411,9 @@ impl MediumOps for MappedRegion {
     }
 
     fn data_ranges(&self, range: ByteRange) -> Vec<ByteRange> {
+        if !self.is_ours() {
+            return vec![range];
+        }
         let guard = self.files.lock();
         let Some(image) = guard.as_ref().and_then(MappedFiles::image) else { return vec![range] };
         // The kernel counts pages that were stored to through a mapping as data. Who asks can do without an answer.
