@@ -201,8 +201,11 @@ impl Pool {
     }
 
     /// Ends the pool as dropping it does, and removes it if this call of `open` created it: for an owner that could
-    /// not make its object. The caller has dropped what uses the region.
+    /// not make its object. The caller has dropped what uses the region. Does nothing in a child of fork.
     pub fn undo_creation(mut self) {
+        if !self.is_ours() {
+            return;
+        }
         let Some(creation) = self.creation.take() else { return };
         if self.info.devdax.is_some() {
             // A device whose first page is not blank is not taken for a new pool.

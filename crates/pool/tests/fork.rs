@@ -75,7 +75,7 @@ fn a_child_that_asks_for_counters_or_for_space_waits_for_no_thread_of_its_parent
     assert_eq!(pool.stat().flushes, 1);
 }
 
-/// Its superblock would say that the pool is closed, and the parent goes on.
+/// Its superblock would say that the pool is closed while the parent still uses it.
 #[test]
 fn a_child_that_ends_its_parents_mapped_pool_writes_nothing() {
     let dir = tempfile::tempdir().unwrap();
@@ -96,6 +96,7 @@ fn a_child_that_ends_its_parents_mapped_pool_writes_nothing() {
     };
     assert_eq!(in_child(ends), 0, "how the child ended");
     assert_eq!(in_child(|| drop(pool.take())), 0, "how the child ended");
+    assert_eq!(in_child(|| pool.take().unwrap().undo_creation()), 0, "how the child ended");
     assert!(superblock() == before, "a child has changed the superblock");
     let pool = pool.unwrap();
     pool.region().grow(2 << 20).unwrap();
