@@ -21,6 +21,8 @@
 //! space and announces itself before the attempt begins: [`RedoSink::prepare`], `announce`, the attempt with `put`
 //! to `seal`.
 //!
+//! Before an attempt that may wait for other threads, an executor asks [`RedoSink::refuse_child`].
+//!
 //! An attempt that ends without a number after one of these calls calls [`RedoSink::withdraw`]. A transaction that only
 //! read calls [`RedoSink::settle`].
 
@@ -109,6 +111,16 @@ pub enum Taken {
 pub trait RedoSink {
     /// Why the log does not take an atomic group.
     type Error: std::fmt::Debug;
+
+    /// Asked before an attempt that may wait for other threads. A child of fork(2) has none of its parent's threads,
+    /// and what the log writes to is the parent's.
+    ///
+    /// # Errors
+    /// In a child of the process that made the log, if the log writes outside of the process.
+    #[inline(always)]
+    fn refuse_child(&self) -> Result<(), Self::Error> {
+        Ok(())
+    }
 
     /// The next number that this thread draws is larger than every number drawn so far. Follows `prepare` or `put`.
     #[inline(always)]

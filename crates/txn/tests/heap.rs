@@ -4,6 +4,7 @@
 #[path = "support/ways.rs"]
 mod ways;
 
+use mangrove_testkit::process::{is_asleep, own_thread};
 use mangrove_txn::{
     Cancel, Create, Domain, Executor, Heap, HeapError, HeapOptions, HeapResult, Latency, Medium, MediumKind,
     Order, Pod, Protocol, Ptr, StmOptions, Stop, Tx, Zeroable, field,
@@ -14,6 +15,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Sender, channel};
+use std::time::{Duration, Instant};
 use ways::{on_each_way, ways};
 
 const MEDIA: [Medium; 2] = [Medium::Emulated(Latency::new(0, 0)), Medium::File];
@@ -273,7 +275,7 @@ fn addresses_behind_the_used_part_are_refused() {
         }));
         assert!(read.is_err(), "{read:?}");
         make_list(&heap);
-        assert_eq!(values(&heap), []);
+        assert_eq!(values(&heap), [0u64; 0]);
     });
 }
 
@@ -502,6 +504,72 @@ fn a_child_that_is_forked_in_a_body_does_not_wait_for_a_thread_that_it_has_not()
     assert_eq!(heap.read(|tx| Ok([tx.read(words[0])?, tx.read(words[1])?])).unwrap(), [1, 2]);
 }
 
+/// In a child, a gate that another thread of the parent's was closing stays closed, and its turn taken.
+#[test]
+fn a_child_that_is_forked_in_a_body_does_not_wait_for_a_gate_that_stays_closed() {
+    /// Ends a child that waits; and the parent's wait.
+    const SECONDS_MAX: u32 = 300;
+    let records = StmOptions { solo_after: None, ..StmOptions::default() };
+    let options = options(Medium::Emulated(Latency::new(0, 0))).executor(records).domain(Domain::Adr);
+    let folder = tempfile::tempdir().unwrap();
+    let heap = options.log_count(4).background(false).open(folder.path().join("heap")).unwrap();
+    let words: [Ptr<u64>; 2] = heap.transaction(|tx| Ok([tx.alloc_array(32)?, tx.alloc_array(32)?])).unwrap();
+    let ((owns, is_owned), (end, may_end)) = (channel(), channel::<()>());
+    let ((begins, has_begun), (closes, is_closing)) = (channel::<()>(), channel());
+    std::thread::scope(|scope| {
+        let (heap, end, begins) = (&heap, end, begins);
+        scope.spawn(move || {
+            let answer = heap.transaction(|tx| {
+                tx.write(words[0], 1)?;
+                owns.send(()).unwrap();
+                let _ = may_end.recv();
+                Ok(())
+            });
+            answer.unwrap();
+        });
+        scope.spawn(move || {
+            if has_begun.recv().is_ok() {
+                closes.send(own_thread()).unwrap();
+                // Closes the gate, and waits for the transactions that run.
+                heap.stat().unwrap();
+            }
+        });
+        is_owned.recv().unwrap();
+        let mut child = -1;
+        let answer = heap.transaction(|tx| {
+            tx.write(words[1], 2)?;
+            if child == -1 {
+                begins.send(()).unwrap();
+                let (closing, begun) = (is_closing.recv().unwrap(), Instant::now());
+                while !is_asleep(&closing) {
+                    assert!(begun.elapsed() < Duration::from_secs(SECONDS_MAX.into()), "it does not wait");
+                    std::thread::yield_now();
+                }
+                // SAFETY: the child leaves the body, which allocates little of the process's memory, and exits.
+                child = unsafe { libc::fork() };
+            }
+            if child == 0 {
+                // SAFETY: asks for a signal.
+                unsafe { libc::alarm(SECONDS_MAX) };
+                tx.write(words[0], 2)?;
+            }
+            Ok(())
+        });
+        if child == 0 {
+            let refused = matches!(answer, Err(HeapError::Forked));
+            // SAFETY: ends the child at once.
+            unsafe { libc::_exit(i32::from(!refused)) };
+        }
+        let mut status = -1;
+        // SAFETY: waits for the child.
+        unsafe { libc::waitpid(child, &raw mut status, 0) };
+        end.send(()).unwrap();
+        answer.unwrap();
+        assert_eq!(status, 0);
+    });
+    assert_eq!(heap.read(|tx| Ok([tx.read(words[0])?, tx.read(words[1])?])).unwrap(), [1, 2]);
+}
+
 #[test]
 fn a_retry_waits_for_a_change() {
     on_each(|options, path| {
@@ -516,7 +584,7 @@ fn a_retry_waits_for_a_change() {
                 (0..50).map(|_| heap.transaction(take).unwrap()).sum::<u64>()
             });
             (0..50).for_each(|value| heap.transaction(|tx| push(tx, value)).unwrap());
-            assert_eq!(consumer.join().unwrap(), (0..50).sum());
+            assert_eq!(consumer.join().unwrap(), (0..50).sum::<u64>());
         });
     });
 }

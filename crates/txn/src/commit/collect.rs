@@ -2,7 +2,8 @@
 
 pub(super) use crate::left_out::is_left_out;
 use crate::sink::{TxWrites, Unit, UnitSize};
-use mangrove_shadow::{LogLease, Result, Shadow, Ticket};
+use mangrove_shadow::{Error, LogLease, Result, Shadow, Ticket};
+use std::path::Path;
 
 /// Bytes of log that a word takes.
 const WORD_LOG_BYTES: usize = 16;
@@ -41,6 +42,17 @@ pub(super) fn log_bytes(size: UnitSize) -> u64 {
     let bytes =
         GROUP_LOG_BYTES + size.words * WORD_LOG_BYTES + size.ranges * RANGE_LOG_BYTES + size.range_bytes;
     bytes as u64
+}
+
+/// Refuses a child of fork, whose log is its parent's.
+#[inline(always)]
+pub(super) fn refuse_child(shadow: &Shadow) -> Result<()> {
+    if shadow.is_here() { Ok(()) } else { Err(forked(shadow)) }
+}
+
+#[cold]
+fn forked(shadow: &Shadow) -> Error {
+    Error::forked(shadow.path().unwrap_or(Path::new("the heap")))
 }
 
 /// Waits until an atomic group and every one before it is durable. The crash simulator can leave each call out.

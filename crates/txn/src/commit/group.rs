@@ -9,7 +9,7 @@
 //! 3. An atomic group is acknowledged, and readers return what it wrote, when the log is durable up to it. The log
 //!    becomes durable in order, so all that it depends on is durable, too.
 
-use super::collect::{put, wait};
+use super::collect::{put, refuse_child, wait};
 use crate::sink::{RedoLog, RedoSink, TxWrites, UnitSize};
 use crate::sync::{AtomicU64, Ordering, RawLock, RawMutex};
 use mangrove_shadow::{Error, LogLease, Shadow, Ticket};
@@ -109,6 +109,10 @@ impl GroupSink<'_> {
 
 impl RedoSink for GroupSink<'_> {
     type Error = Error;
+
+    fn refuse_child(&self) -> Result<(), Error> {
+        refuse_child(&self.log.shadow)
+    }
 
     fn withdraw(&mut self) {
         self.end_turn(self.log.shadow.committed());

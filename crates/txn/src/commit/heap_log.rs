@@ -121,6 +121,10 @@ macro_rules! one_of {
         impl RedoSink for $sink<'_> {
             type Error = Error;
 
+            fn refuse_child(&self) -> Result<(), Error> {
+                match self { $(Self::$variant(sink) => sink.refuse_child(),)* }
+            }
+
             #[inline(always)]
             fn announce(&mut self) {
                 match self { $(Self::$variant(sink) => sink.announce(),)* }

@@ -48,6 +48,11 @@ pub(super) struct LogUser<'log> {
 }
 
 impl LogUser<'_> {
+    /// The shadow whose logs they are.
+    pub(super) fn shadow(&self) -> &Shadow {
+        self.logs.shadow()
+    }
+
     /// The thread's lease; takes one, and may wait for it.
     #[inline(always)]
     pub(super) fn lease(&mut self) -> &mut LogLease {

@@ -13,7 +13,7 @@
 //! SPHT (Algorithm 2) needs a second fence, for the marker: with time stamps, recovery cannot know whether one is
 //! missing. docs/decisions/txn.md has the comparison.
 
-use super::collect::{log_bytes, put, wait};
+use super::collect::{log_bytes, put, refuse_child, wait};
 use super::leasing::{LogUser, Logs};
 use crate::sink::{RedoLog, RedoSink, Taken, TxWrites, UnitSize};
 use mangrove_shadow::{Error, Order, Shadow, Ticket};
@@ -102,6 +102,10 @@ impl OneFenceSink<'_> {
 
 impl RedoSink for OneFenceSink<'_> {
     type Error = Error;
+
+    fn refuse_child(&self) -> Result<(), Error> {
+        refuse_child(self.shadow)
+    }
 
     fn withdraw(&mut self) {
         // Undone between `put` and `number`, if anything was put.

@@ -3,6 +3,7 @@
 use crate::sink::{RedoLog, RedoSink, TxWrites, UnitSize};
 use crate::sync::{AtomicU64, Ordering};
 use mangrove_shadow::Error;
+use mangrove_sys::ProcessMark;
 use std::path::PathBuf;
 
 /// A redo log that takes nothing.
@@ -11,12 +12,13 @@ pub struct ReadOnlyLog {
     path: PathBuf,
     /// Undone transactions draw numbers, too.
     newest: AtomicU64,
+    process: ProcessMark,
 }
 
 impl ReadOnlyLog {
     /// The log of the heap at `path`.
     pub(super) fn new(path: PathBuf) -> Self {
-        Self { path, newest: AtomicU64::new(0) }
+        Self { path, newest: AtomicU64::new(0), process: ProcessMark::here() }
     }
 }
 
@@ -50,6 +52,11 @@ impl ReadOnlySink<'_> {
 
 impl RedoSink for ReadOnlySink<'_> {
     type Error = Error;
+
+    /// A child may wait for threads that it does not have.
+    fn refuse_child(&self) -> Result<(), Error> {
+        if self.log.process.is_here() { Ok(()) } else { Err(Error::forked(&self.log.path)) }
+    }
 
     fn prepare(&mut self, _size: UnitSize) -> Result<(), Error> {
         self.refuse()

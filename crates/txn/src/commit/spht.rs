@@ -19,7 +19,7 @@
 //! - On the lock path l.5 to l.8 come when the body has ended. No attempt commits while the lock is held, so no
 //!   transaction could read what was stored; and the thread may wait for space in the log before that.
 
-use super::collect::{is_left_out, log_bytes, put};
+use super::collect::{is_left_out, log_bytes, put, refuse_child};
 use super::leasing::{LogUser, Logs};
 use super::precedence::Precedence;
 use super::stamp_clock::StampClock;
@@ -103,6 +103,10 @@ impl SphtSink<'_> {
 
 impl RedoSink for SphtSink<'_> {
     type Error = Error;
+
+    fn refuse_child(&self) -> Result<(), Error> {
+        refuse_child(self.log.logs.shadow())
+    }
 
     /// BEGINTX
     #[inline]

@@ -16,7 +16,7 @@
 //!   attempt shows a lower bound of its stamp before it begins, with a plain store; the replayer pays for the barrier
 //!   (`Horizon`).
 
-use super::collect::{log_bytes, put};
+use super::collect::{log_bytes, put, refuse_child};
 use super::leasing::{LogUser, Logs};
 use super::stamp_clock::StampClock;
 use crate::sink::{RedoLog, RedoSink, TxWrites, UnitSize};
@@ -151,6 +151,10 @@ impl SphtEadrSink<'_> {
 
 impl RedoSink for SphtEadrSink<'_> {
     type Error = Error;
+
+    fn refuse_child(&self) -> Result<(), Error> {
+        refuse_child(self.user.shadow())
+    }
 
     /// BEGINTX
     #[inline]

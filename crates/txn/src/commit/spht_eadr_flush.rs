@@ -53,6 +53,10 @@ pub struct SphtEadrFlushSink<'log>(SphtEadrSink<'log>);
 impl RedoSink for SphtEadrFlushSink<'_> {
     type Error = Error;
 
+    fn refuse_child(&self) -> Result<(), Error> {
+        self.0.refuse_child()
+    }
+
     #[inline(always)]
     fn announce(&mut self) {
         self.0.announce();

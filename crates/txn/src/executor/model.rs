@@ -494,6 +494,9 @@ impl<'model, L: RedoLog> HardwareThread<'model, L> {
         &mut self,
         body: &mut impl FnMut(&mut HardwareTx<'model>) -> Result<T, Halt<E>>,
     ) -> HandleEnd<'model, T, E, L> {
+        if let Err(cause) = self.sink.refuse_child() {
+            return End::Failed(TxError::Refused(cause));
+        }
         let model = self.model;
         if let Err(cause) = self.sink.prepare(self.tx.unit_size_max()) {
             self.sink.withdraw();
@@ -575,6 +578,9 @@ impl<'model, L: RedoLog> HardwareThread<'model, L> {
         &mut self,
         body: &mut impl FnMut(&mut HardwareTx<'model>) -> Result<T, Halt<E>>,
     ) -> HandleEnd<'model, T, E, L> {
+        if let Err(cause) = self.sink.refuse_child() {
+            return End::Failed(TxError::Refused(cause));
+        }
         let model = self.model;
         let lock = model.take_lock();
         self.tx.locked = true;

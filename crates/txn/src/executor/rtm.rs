@@ -249,6 +249,9 @@ impl<'htm, L: RedoLog> HtmThread<'htm, L> {
         &mut self,
         body: &mut impl FnMut(&mut InPlaceTx) -> Result<T, Halt<E>>,
     ) -> HandleEnd<'htm, T, E, L> {
+        if let Err(cause) = self.sink.refuse_child() {
+            return End::Failed(TxError::Refused(cause));
+        }
         // At most every second byte of a word begins a range.
         let size = UnitSize {
             words: WRITTEN_WORDS_MAX,
@@ -288,6 +291,9 @@ impl<'htm, L: RedoLog> HtmThread<'htm, L> {
         &mut self,
         body: &mut impl FnMut(&mut InPlaceTx) -> Result<T, Halt<E>>,
     ) -> HandleEnd<'htm, T, E, L> {
+        if let Err(cause) = self.sink.refuse_child() {
+            return End::Failed(TxError::Refused(cause));
+        }
         let way = Way::Lock(self.htm.take_lock());
         self.tx.begin(true);
         let running = Running { tx: &mut self.tx, sink: &mut self.sink, sealed: false, way };

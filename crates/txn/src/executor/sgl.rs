@@ -87,6 +87,9 @@ impl<'sgl, L: RedoLog> SglThread<'sgl, L> {
         &mut self,
         body: &mut impl FnMut(&mut InPlaceTx) -> Result<T, Halt<E>>,
     ) -> End<T, E, <L::Sink<'sgl> as RedoSink>::Error> {
+        if let Err(cause) = self.sink.refuse_child() {
+            return End::Failed(TxError::Refused(cause));
+        }
         let sgl = self.sgl;
         let lock = sgl.lock.lock();
         let mut holding = Holding { tx: &mut self.tx, sink: &mut self.sink, sealed: false, _lock: lock };

@@ -391,6 +391,12 @@ impl<'stm, L: RedoLog> StmThread<'stm, L> {
         course: &mut Course,
     ) -> Option<TxError<E, SinkError<'stm, L>>> {
         let stm = self.tx.stm();
+        // What follows waits for other threads, and so does the next attempt: for the gate, for an owner.
+        if !matches!(end, End::Failed(_))
+            && let Err(cause) = self.tx.sink().refuse_child()
+        {
+            return Some(TxError::Refused(cause));
+        }
         match end {
             End::Conflict if self.tx.wants_log() => course.logs_reads = true,
             End::Conflict => {

@@ -345,6 +345,7 @@ impl Heap {
             Ok(answer) => Ok(Ok(answer)),
             Err(TxError::Aborted(Cancelled::Aborted(value))) => Ok(Err(value)),
             Err(TxError::Aborted(Cancelled::Failed(error))) => Err(*error),
+            Err(TxError::Refused(_)) if !self.process.is_here() => Err(HeapError::Forked),
             Err(TxError::Refused(_)) if self.is_read_only() => Err(HeapError::ReadOnly),
             Err(TxError::Refused(error)) => Err(HeapError::Pool(error)),
             Err(TxError::InDoubt(error)) => Err(HeapError::InDoubt(error)),
