@@ -22,8 +22,8 @@ pub struct TxMemory {
 /// Takes stores to a range that is itself durable: a transaction that has the lock must be undone after a crash.
 pub(crate) trait InPlaceStores: Sync {
     /// Makes it durable that `size` bytes at `at` held `old`, then stores the low bytes of `value` there. False if
-    /// there is no space for that; then nothing was stored. The caller has the lock that keeps all other
-    /// transactions out.
+    /// there is no space for that, or the process is a child of fork; then nothing was stored. The caller has the lock
+    /// that keeps all other transactions out.
     ///
     /// # Safety
     /// `at` came from [`TxMemory::at`] with this size.
@@ -32,6 +32,9 @@ pub(crate) trait InPlaceStores: Sync {
 
     /// These stores, each an address and a size, have become visible in one step.
     fn stored(&self, stores: &mut dyn Iterator<Item = (usize, usize)>);
+
+    /// Whether the range is this process's: a child of fork shares it with its parent, and stores nothing there.
+    fn are_ours(&self) -> bool;
 }
 
 // SAFETY: a `TxMemory` is an address and a length; every access goes through atomics, and the caller that made it
@@ -80,6 +83,12 @@ impl TxMemory {
     pub(crate) fn stores(&self) -> Option<&dyn InPlaceStores> {
         // SAFETY: valid, as the caller of `in_place` promised.
         self.in_place.map(|stores| unsafe { &*stores })
+    }
+
+    /// Whether what was stored may be undone: not in a child of fork that shares a durable range with its parent.
+    #[inline]
+    pub(crate) fn may_undo(&self) -> bool {
+        self.stores().is_none_or(|stores| stores.are_ours())
     }
 
     /// A range at `base` that grows: `grown` holds the bytes that may be used, and only gets larger.

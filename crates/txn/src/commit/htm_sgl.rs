@@ -16,6 +16,8 @@
 //! - Where caches are volatile (ADR), only the lock path is right, with a flush and a fence for each of these steps:
 //!   hardware commits are refused.
 //! - A transaction with more writes than the log has entries is undone and fails.
+//! - A child of fork has the parent's bytes and undo log, and a copy of the lock, which keeps the parent's transactions
+//!   from nothing: it neither stores nor undoes.
 
 use crate::executor::{HardwareLimits, HardwareModel, Htm, Sgl};
 use crate::in_place::InPlaceMemory;
@@ -94,6 +96,9 @@ fn needs_persistent_caches(place: &InPlaceMemory) -> Result<()> {
 impl InPlaceStores for InPlaceMemory {
     /// WRITE(addr, val), with the lock
     unsafe fn write(&self, at: *mut u8, size: usize, old: u64, value: u64) -> bool {
+        if !self.is_here() {
+            return false;
+        }
         let offset = self.undo().region.offset_of(at);
         // l.8 is the executor's: it has loaded `old`.
         let late = is_left_out();
@@ -116,6 +121,10 @@ impl InPlaceStores for InPlaceMemory {
             len: size as u64,
         };
         region.stored_in_one_step(&stores.map(range).collect::<Vec<_>>());
+    }
+
+    fn are_ours(&self) -> bool {
+        self.is_here()
     }
 }
 
@@ -151,6 +160,11 @@ pub struct HtmSglSink<'log> {
 impl RedoSink for HtmSglSink<'_> {
     type Error = Error;
 
+    #[inline(always)]
+    fn refuse_child(&self) -> Result<()> {
+        self.place.refuse_child()
+    }
+
     /// BEGINTX in hardware
     fn prepare(&mut self, _size: UnitSize) -> Result<()> {
         self.in_hardware = true;
@@ -158,6 +172,10 @@ impl RedoSink for HtmSglSink<'_> {
     }
 
     fn refusal(&mut self) -> Option<Error> {
+        // The body may have forked.
+        if let Err(forked) = self.refuse_child() {
+            return Some(forked);
+        }
         if self.in_hardware || !self.place.undo().has_refused() {
             return None;
         }
@@ -168,6 +186,8 @@ impl RedoSink for HtmSglSink<'_> {
 
     #[inline(always)]
     fn put(&mut self, _writes: &impl TxWrites) -> Result<()> {
+        // Modelled hardware lets a body fork.
+        self.refuse_child()?;
         if self.in_hardware { Ok(()) } else { self.alive() }
     }
 
@@ -187,7 +207,7 @@ impl RedoSink for HtmSglSink<'_> {
 
     /// The attempt has stored back what was there before, and still has the lock.
     fn withdraw(&mut self) {
-        if !std::mem::take(&mut self.in_hardware) {
+        if !std::mem::take(&mut self.in_hardware) && self.place.is_here() {
             self.place.undo().clear();
         }
     }

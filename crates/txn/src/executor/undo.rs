@@ -88,8 +88,10 @@ impl UndoLog {
     pub(crate) fn unnest(&mut self, keeps: bool, memory: &TxMemory) {
         let Some(from) = self.nested.pop() else { return };
         if !keeps {
-            for entry in self.entries[from..].iter().rev() {
-                entry.restore(memory);
+            if memory.may_undo() {
+                for entry in self.entries[from..].iter().rev() {
+                    entry.restore(memory);
+                }
             }
             self.entries.truncate(from);
             self.count_ranges();
@@ -154,10 +156,13 @@ impl UndoLog {
         (self.ranges, self.range_bytes) = odd.fold((0, 0), |(n, bytes), entry| (n + 1, bytes + entry.size()));
     }
 
-    /// Restores every byte that was written, and no other, newest write first; forgets them.
+    /// Restores every byte that was written, and no other, newest write first; forgets them. In a child of fork the
+    /// bytes of a durable range stay: they are those of its parent's transaction.
     pub(crate) fn roll_back(&mut self, memory: &TxMemory) {
-        for entry in self.entries.iter().rev() {
-            entry.restore(memory);
+        if memory.may_undo() {
+            for entry in self.entries.iter().rev() {
+                entry.restore(memory);
+            }
         }
         self.clear();
     }

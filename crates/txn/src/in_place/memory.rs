@@ -6,12 +6,16 @@ use super::recover::recover;
 use super::undo_log::DurableUndo;
 use crate::sync::{AtomicU64, Ordering};
 use mangrove_pool::{Error, MediumKind, PersistenceDomain, Pool, PoolConfig, Region, Result};
+use mangrove_sys::ProcessMark;
 use std::path::{Path, PathBuf};
 
 /// Durable memory that transactions change in place: no working copy, no redo log. Protocol: [`HtmSgl`](crate::HtmSgl).
 ///
 /// It holds plain bytes, all zero when made; offsets count from [`base`](Self::base), which may differ from opening to
 /// opening. Dropping it without [`close`](Self::close) is an orderly crash.
+///
+/// A child of fork(2) has the parent's bytes, not a copy of them: its transactions and its `close` fail with
+/// `Unsupported`, and store nothing.
 ///
 /// ```
 /// use mangrove_txn::{Domain, Halt, HtmSgl, InPlaceOptions, Isolation, Latency, Medium, TxAccess, TxThread};
@@ -39,6 +43,7 @@ pub struct InPlaceMemory {
     /// 1 while an executor uses it.
     taken: AtomicU64,
     path: PathBuf,
+    process: ProcessMark,
     /// Ends last: the region is its.
     pool: Option<Pool>,
 }
@@ -88,7 +93,8 @@ impl InPlaceMemory {
         };
         region.grow(layout.end())?;
         let undo = recover(region, layout, !domain.eadr, path)?;
-        Ok(Self { undo, domain, taken: AtomicU64::new(0), path: path.to_owned(), pool: None })
+        let (taken, process) = (AtomicU64::new(0), ProcessMark::here());
+        Ok(Self { undo, domain, taken, path: path.to_owned(), process, pool: None })
     }
 
     /// The first byte of the data. Loads are free while no transaction writes there; store by transactions only.
@@ -119,8 +125,13 @@ impl InPlaceMemory {
     /// store was reported to the pool, so the checksums of all pages are computed.
     ///
     /// # Errors
-    /// The pool's; it is then as after a crash.
+    /// The pool's; it is then as after a crash. `Unsupported` in a child of the process that opened it.
     pub fn close(self) -> Result<()> {
+        if let Err(error) = self.refuse_child() {
+            // The parent still uses the pool.
+            std::mem::forget(self);
+            return Err(error);
+        }
         let Self { undo, pool, .. } = self;
         if !undo.flushes {
             // The medium learns of changed pages by flushes.
@@ -128,6 +139,19 @@ impl InPlaceMemory {
         }
         drop(undo);
         pool.map_or(Ok(()), Pool::close)
+    }
+
+    /// False in a child of the process that opened it: the bytes are the parent's, and so is what keeps its threads
+    /// apart. One load.
+    #[inline]
+    pub(crate) fn is_here(&self) -> bool {
+        self.process.is_here()
+    }
+
+    /// `Unsupported` in a child of the process that opened it.
+    #[inline]
+    pub(crate) fn refuse_child(&self) -> Result<()> {
+        if self.is_here() { Ok(()) } else { Err(Error::forked(&self.path)) }
     }
 
     pub(crate) fn undo(&self) -> &DurableUndo {

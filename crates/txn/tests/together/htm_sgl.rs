@@ -7,6 +7,7 @@
 use crate::bank::{Bank, Body};
 use mangrove_pool::{Error, Lsn, MediumOps, Observers, Pool, PoolOptions, Region, Site, StoreObserver};
 use mangrove_shadow::Options;
+use mangrove_testkit::process::in_child;
 use mangrove_txn::{
     Create, Domain, Halt, HardwareLimits, HtmSgl, InPlaceMemory, InPlaceOptions, Isolation, Latency, Medium,
     MediumKind, Protocol, TxAccess, TxError, TxThread,
@@ -339,6 +340,86 @@ fn aborts_and_panics_with_the_lock_leave_nothing() {
         thread.transact(&mut |tx| tx.set(base, 5)).unwrap();
         assert_eq!(word(&open(&crash(path), domain), 0), 5);
     });
+}
+
+/// The error of a child of fork.
+fn is_forked(error: &Error) -> bool {
+    matches!(error, Error::Unsupported { what } if what.contains("before this process was forked"))
+}
+
+/// Emulated memory is a file that parent and child have mapped together.
+#[test]
+fn a_child_of_fork_runs_no_transaction_on_its_parents_memory() {
+    with_the_lock(|path, domain, memory, thread| {
+        let base = memory.base().addr();
+        let status = in_child(|| {
+            let mut runs = 0;
+            let answer = thread.transact(&mut |tx| {
+                runs += 1;
+                tx.set(base, 70)
+            });
+            assert!(matches!(&answer, Err(TxError::Refused(error)) if is_forked(error)), "{answer:?}");
+            let answer = thread.alone(&[(base, 71)]);
+            assert!(matches!(&answer, Err(TxError::Refused(error)) if is_forked(error)), "{answer:?}");
+            assert_eq!(runs, 0);
+        });
+        assert_eq!((status, word(&memory, 0)), (0, 1));
+        memory.check().unwrap();
+        is_filled(&crash(path), domain);
+    });
+}
+
+/// The child has a copy of the parent's transaction, and must not end that one: not store, not undo, not clear its log.
+#[test]
+fn a_child_that_is_forked_in_a_body_leaves_the_parents_transaction_alone() {
+    /// Ends a child that waits.
+    const SECONDS_MAX: u32 = 300;
+    with_the_lock(|path, domain, memory, thread| {
+        let base = memory.base().addr();
+        for ending in [Ok(()), Err(Halt::Retry), Err(Halt::Abort("in the child"))] {
+            let (mut child, mut seen) = (-1, None);
+            let answer = thread.transact(&mut |tx| {
+                tx.set(base, 70)?;
+                // SAFETY: the child leaves the body, which allocates little of the process's memory, and exits.
+                child = unsafe { libc::fork() };
+                if child == 0 {
+                    // SAFETY: asks for a signal.
+                    unsafe { libc::alarm(SECONDS_MAX) };
+                    let _ = tx.set(base + 8, 71);
+                    return ending;
+                }
+                let mut status = -1;
+                // SAFETY: waits for the child.
+                unsafe { libc::waitpid(child, &raw mut status, 0) };
+                seen = Some((status, word(&memory, 0), word(&memory, 1), crash(path)));
+                Err(Halt::Abort("in the parent"))
+            });
+            if child == 0 {
+                let refused = matches!(&answer, Err(TxError::Refused(error)) if is_forked(error));
+                // SAFETY: ends the child at once.
+                unsafe { libc::_exit(i32::from(!refused)) };
+            }
+            assert!(matches!(answer, Err(TxError::Aborted("in the parent"))), "{answer:?}");
+            let (status, first, second, copy) = seen.expect("the parent's body ran");
+            assert_eq!((status, first, second), (0, 70, 2), "{ending:?}");
+            is_filled(&copy, domain);
+            is_filled(&crash(path), domain);
+        }
+    });
+}
+
+#[test]
+fn a_child_of_fork_does_not_close_its_parents_memory() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("memory");
+    let mut memory = Arc::into_inner(open(&path, Domain::Eadr));
+    let status = in_child(|| {
+        let error = memory.take().unwrap().close().unwrap_err();
+        assert!(is_forked(&error), "{error}");
+    });
+    assert_eq!((status, Pool::inspect(&path).unwrap().clean), (0, false));
+    memory.unwrap().close().unwrap();
+    assert!(Pool::inspect(&path).unwrap().clean);
 }
 
 /// Memory that tells of each store to the word of cleared entries.
