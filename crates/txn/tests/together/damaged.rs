@@ -210,9 +210,27 @@ fn a_wrong_first_line_is_refused_by_every_opening() {
     }
 }
 
+/// How a transaction panics that has followed a wrong word: the bounds of the memory, of the allocator's pages and
+/// lists, and of an index into one of its tables; with the compiler's checks also those of a sum.
+const FOLLOWED: [&str; 5] = [
+    "are not in the transactions' memory",
+    "the allocator's lists are damaged",
+    "a slab of a class's list is full",
+    "out of bounds",
+    "with overflow",
+];
+
+/// The first bytes of the heap as memory holds them, while no transaction runs.
+fn memory_of(heap: &Heap, bytes: u64) -> Vec<u8> {
+    let base: *const u8 = std::ptr::with_exposed_provenance(heap.base());
+    // SAFETY: so many bytes are usable, and no transaction writes them now.
+    unsafe { std::slice::from_raw_parts(base, bytes as usize) }.to_vec()
+}
+
 /// Whoever made the pool may have put anything into it, under checksums that match: bytes of the heap's first page and
 /// of the allocator's, as if a transaction had written them. Opening, check and description say something or nothing,
-/// and never panic. So does a transaction, except that one that follows a pointer to outside panics and is undone.
+/// and never panic. So does a transaction, except that one that follows a wrong word panics at a bound. What does not
+/// commit is undone.
 #[test]
 fn hostile_bytes_crash_no_opener() {
     // The first line and the roots; the arena's head; the entries of its first pages; blocks.
@@ -254,7 +272,17 @@ fn hostile_bytes_crash_no_opener() {
                 }
                 Ok(())
             };
-            let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| heap.transaction(use_it)));
+            let before = memory_of(&heap, heap.shadow().len());
+            let used = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| heap.transaction(use_it)));
+            if !matches!(used, Ok(Ok(()))) {
+                let after = memory_of(&heap, before.len() as u64);
+                assert!(before == after, "round {round}: it was not undone");
+            }
+            if let Err(panic) = used {
+                let text = panic.downcast_ref::<String>().map(String::as_str);
+                let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or_default();
+                assert!(FOLLOWED.iter().any(|reason| text.contains(reason)), "round {round}: {text:?}");
+            }
         }
         fs::remove_dir_all(&path).unwrap();
     }
