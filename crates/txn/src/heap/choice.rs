@@ -105,9 +105,14 @@ fn refused<T>(what: String) -> HeapResult<T> {
 
 impl Choice {
     /// For a heap opened read-only, which has no protocol.
-    pub(super) fn read_only(executor: Executor) -> Self {
+    ///
+    /// # Errors
+    /// `Invalid` for options out of their range.
+    pub(super) fn read_only(executor: Executor) -> HeapResult<Self> {
         let executor = if let Executor::Records(_) = executor { executor } else { Executor::default() };
-        Self { executor, protocol: Protocol::Automatic, order: None }
+        let choice = Self { executor, protocol: Protocol::Automatic, order: None };
+        choice.refuse_options()?;
+        Ok(choice)
     }
 
     /// What these wishes come to on `machine`.
@@ -168,23 +173,26 @@ impl Choice {
         }
     }
 
-    fn refuse(&self, order: Option<Order>, machine: &MachineFacts) -> HeapResult<()> {
-        let Self { executor, protocol, .. } = self;
-        match executor {
-            Executor::Records(options) if !options.are_in_range() => {
-                return refused(format!(
-                    "record_bits is 0 to {RECORD_BITS_MAX}, and stripe_bits {} to {}; they are {} and {}",
-                    STRIPE_BITS.start(),
-                    STRIPE_BITS.end(),
-                    options.record_bits,
-                    options.stripe_bits
-                ));
-            }
+    /// Refuses options of the executor that are out of their range.
+    fn refuse_options(&self) -> HeapResult<()> {
+        match self.executor {
+            Executor::Records(options) if !options.are_in_range() => refused(format!(
+                "record_bits is 0 to {RECORD_BITS_MAX}, and stripe_bits {} to {}; they are {} and {}",
+                STRIPE_BITS.start(),
+                STRIPE_BITS.end(),
+                options.record_bits,
+                options.stripe_bits
+            )),
             Executor::HardwareModel(limits) if limits.write_sets == 0 => {
-                return refused("the model of hardware needs at least one cache set (write_sets)".into());
+                refused("the model of hardware needs at least one cache set (write_sets)".into())
             }
-            _ => {}
+            _ => Ok(()),
         }
+    }
+
+    fn refuse(&self, order: Option<Order>, machine: &MachineFacts) -> HeapResult<()> {
+        self.refuse_options()?;
+        let Self { executor, protocol, .. } = self;
         if let Protocol::HtmSgl = protocol {
             return refused(format!(
                 "the protocol {protocol} works in place, without the working copy of a heap; use InPlaceMemory, or another protocol"
@@ -275,6 +283,10 @@ mod tests {
         let refused = chosen(Executor::OneLock, Protocol::HtmSgl, &here).unwrap_err();
         assert!(refused.contains("in place"), "{refused}");
         chosen(records(0, 12), Protocol::Automatic, &here).unwrap();
+        for executor in [records(29, 5), records(18, 2), records(18, 13)] {
+            Choice::read_only(executor).unwrap_err();
+        }
+        Choice::read_only(records(0, 12)).unwrap();
     }
 
     #[test]

@@ -186,7 +186,7 @@ impl Heap {
             (protocol, _) => protocol,
         };
         let choice = if shadow.is_read_only() {
-            Choice::read_only(options.executor)
+            Choice::read_only(options.executor)?
         } else {
             Choice::new(options.executor, protocol, order, &MachineFacts::of(&shadow))?
         };
@@ -551,7 +551,7 @@ impl HeapOptions {
     /// See [`HeapError`](crate::HeapError).
     pub fn open(&self, path: impl AsRef<Path>) -> HeapResult<Heap> {
         let choice = if self.config.read_only {
-            Choice::read_only(self.executor)
+            Choice::read_only(self.executor)?
         } else {
             self.choice(self.medium_at(path.as_ref()))?
         };
