@@ -57,7 +57,8 @@ impl Heap {
     }
 
     /// As [`Heap::transaction_nowait`], with a body that may abort with a value, as that of
-    /// [`Heap::try_transaction`].
+    /// [`Heap::try_transaction`]. There is no ticket then: before a caller tells what the value says of other commits,
+    /// [`Heap::sync`] makes those durable.
     ///
     /// # Errors
     /// As there.
