@@ -183,20 +183,27 @@ impl Reservation {
         unsafe { libc::madvise(self.base.as_ptr().add(offset).cast(), len, MADV_COLLAPSE) };
     }
 
-    /// Gives the memory of an anonymous range back; the range reads as zeros from then on.
+    /// Gives the memory of an anonymous range back. What the range holds from then on is not defined: zeros, or what it
+    /// held, where the process has locked its memory (mlockall).
     pub fn discard(&self) {
         // SAFETY: the caller owns the mapping, and what it holds.
         unsafe { libc::madvise(self.base.as_ptr().cast(), self.len, libc::MADV_DONTNEED) };
     }
 
-    /// As `discard`, for a part of whole pages.
+    /// Gives the memory of a part of whole pages of an anonymous range back; the part reads as zeros from then on.
+    /// Locked memory (mlockall) cannot be given back, and is zeroed in place.
     ///
     /// # Safety
-    /// Nobody needs what the part holds, and no thread stores to it meanwhile.
+    /// What the part holds is not needed, no thread stores to it meanwhile, and it may be written.
     pub unsafe fn discard_part(&self, offset: usize, len: usize) {
         assert!(offset <= self.len && len <= self.len - offset);
         // SAFETY: inside the mapping; the caller's promise.
-        unsafe { libc::madvise(self.base.as_ptr().add(offset).cast(), len, libc::MADV_DONTNEED) };
+        unsafe {
+            let part = self.base.as_ptr().add(offset);
+            if libc::madvise(part.cast(), len, libc::MADV_DONTNEED) != 0 {
+                part.write_bytes(0, len);
+            }
+        }
     }
 
     /// First byte of the range.
@@ -256,6 +263,26 @@ mod tests {
             // SAFETY: as above; what was not written is zero.
             let word = unsafe { words.add(at).read() };
             assert_eq!(word, if at % 100 == 0 { at as u64 } else { 0 });
+        }
+    }
+
+    #[test]
+    fn what_is_given_back_of_locked_memory_reads_as_zeros() {
+        const PAGE: usize = 4096;
+        let memory = Reservation::anonymous(3 * PAGE).expect("three pages of addresses");
+        let base = memory.base().as_ptr();
+        // SAFETY: the test's own memory.
+        let bytes = unsafe {
+            base.write_bytes(7, memory.len());
+            if libc::mlock(base.cast_const().cast(), memory.len()) != 0 {
+                eprintln!("no memory may be locked here: {}", io::Error::last_os_error());
+                return;
+            }
+            memory.discard_part(PAGE, PAGE);
+            std::slice::from_raw_parts(base, memory.len())
+        };
+        for (at, &byte) in bytes.iter().enumerate() {
+            assert_eq!(byte, if at / PAGE == 1 { 0 } else { 7 }, "byte {at}");
         }
     }
 }
