@@ -4,6 +4,7 @@ use anyhow::bail;
 use mangrove_crashlab::{
     Campaign, CrashDomain, EngineKind, Limits, SiteKey, Sites, SweepWatch, Tally, Token, Violation,
 };
+use planted::HANGS;
 use std::process::exit;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -150,7 +151,7 @@ fn watch_over(watch: &SweepWatch, without: Option<SiteKey>) {
             std::thread::sleep(Duration::from_secs(1));
             let Some((token, since)) = watch.now() else { continue };
             if since.elapsed() > Duration::from_secs(IMAGE_SECONDS_MAX) {
-                let message = format!("hangs: not judged within {IMAGE_SECONDS_MAX} seconds");
+                let message = format!("{HANGS} {IMAGE_SECONDS_MAX} seconds");
                 say_violation(&Violation { token, scenario: "", message }, without.as_ref());
                 exit(1);
             }

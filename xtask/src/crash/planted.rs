@@ -2,17 +2,21 @@
 //! fault.
 //!
 //! A process of its own judges each call site, because an engine with a fault may abort, hang or use up memory.
-//! That counts as caught too, and the output tells so. A process that ends by itself counts only with a violation.
+//! That counts as caught too; the output, and its sum, distinguish it from a violation. A process that ends by itself
+//! counts only with a violation, and one that a user ends (SIGINT, SIGTERM, SIGHUP) not at all.
 
 use anyhow::{Context, bail};
 use mangrove_crashlab::{Calls, CrashDomain, EngineKind, FEW_IMAGES, SiteKey, discover, domains_of};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 use std::os::unix::process::ExitStatusExt;
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
+
+/// How the message on an image that takes too long to judge begins.
+pub(super) const HANGS: &str = "hangs: not judged within";
 
 /// A campaign on one call site and one domain that takes longer hangs outside of any image; images have a watch of
 /// their own.
@@ -24,9 +28,57 @@ const IMAGES_BELOW: u64 = 6000;
 /// Bytes that are shown of what a process said on standard error.
 const TAIL_BYTES: usize = 4000;
 
+/// Signals that a process gets for what it did itself; SIGKILL for the memory that it took.
+const OWN_SIGNALS: [i32; 8] = [
+    libc::SIGSEGV,
+    libc::SIGBUS,
+    libc::SIGILL,
+    libc::SIGFPE,
+    libc::SIGTRAP,
+    libc::SIGSYS,
+    libc::SIGABRT,
+    libc::SIGKILL,
+];
+
+/// What became of a fault.
+#[derive(Debug, PartialEq, Eq)]
 enum Verdict {
+    /// The campaign found a violation.
     Caught(String),
+    /// An image was not judged in time.
+    Hung(String),
+    /// A signal ended the campaign.
+    Died(String),
     Survived,
+}
+
+impl Verdict {
+    /// Of a campaign that has ended, and said this; `None` where it failed and found nothing.
+    fn of(domain: CrashDomain, status: ExitStatus, said: &str) -> Option<Self> {
+        if let Some((_, found)) = said.split_once("VIOLATION in ") {
+            let lines: Vec<&str> = found.lines().take(2).map(str::trim).collect();
+            let mut how = lines.join(": ");
+            how.truncate(how.char_indices().nth(140).map_or(how.len(), |(i, _)| i));
+            let hangs = lines.get(1).is_some_and(|message| message.starts_with(HANGS));
+            return Some(if hangs { Self::Hung(how) } else { Self::Caught(how) });
+        }
+        match status.signal() {
+            Some(signal) if OWN_SIGNALS.contains(&signal) => {
+                Some(Self::Died(format!("{}: the process died, {status}", domain.name())))
+            }
+            _ => status.success().then_some(Self::Survived),
+        }
+    }
+
+    /// A word of one width, and what the campaign found.
+    fn told(&self) -> (&'static str, &str) {
+        match self {
+            Self::Caught(how) => ("caught  ", how),
+            Self::Hung(how) => ("HUNG    ", how),
+            Self::Died(how) => ("DIED    ", how),
+            Self::Survived => ("SURVIVED", ""),
+        }
+    }
 }
 
 /// Injects a fault at every call site that the workloads reach, or at the first of `every` in a row; prints the table
@@ -56,10 +108,7 @@ pub(super) fn run(
                         let Some(site) = list.get(n) else { return Ok(()) };
                         let calls = &sites[*site];
                         let verdict = judge_on_floors(engine, site, &calls.domains(), seed, images)?;
-                        let (word, how) = match &verdict {
-                            Verdict::Caught(how) => ("caught  ", how.as_str()),
-                            Verdict::Survived => ("SURVIVED", ""),
-                        };
+                        let (word, how) = verdict.told();
                         println!("{word} {site}  ({} calls)  {how}", calls.total());
                         verdicts.lock().unwrap_or_else(|e| e.into_inner()).insert(n, verdict);
                     }
@@ -71,11 +120,20 @@ pub(super) fn run(
     let verdicts = verdicts.into_inner().unwrap_or_else(|e| e.into_inner());
     let survivors: Vec<_> =
         verdicts.iter().filter(|(_, v)| matches!(v, Verdict::Survived)).map(|(n, _)| list[*n]).collect();
-    for place in unreached(engine, &sites, own)? {
+    let unreached = unreached(engine, &sites, own)?;
+    for place in &unreached {
         println!("not reached by any workload: {place}");
     }
     let of = if every > 1 { format!(" ({} call sites)", sites.len()) } else { String::new() };
-    println!("planted bugs: {}/{} caught{of}", list.len() - survivors.len(), list.len());
+    let hung = verdicts.values().filter(|verdict| matches!(verdict, Verdict::Hung(_))).count();
+    let died = verdicts.values().filter(|verdict| matches!(verdict, Verdict::Died(_))).count();
+    println!(
+        "planted bugs: {}/{} caught{of}, {hung} of them by a hang, {died} by the death of the process; \
+         {} calls not reached",
+        list.len() - survivors.len(),
+        list.len(),
+        unreached.len()
+    );
     if list.is_empty() {
         bail!("no site was found: the workloads reach nothing");
     }
@@ -122,12 +180,14 @@ fn judge_on_floors(
     if !stands_above || engine.own_sources().iter().any(|part| site.file.contains(part)) {
         return judge(engine, site, domains, seed, images);
     }
-    if let Verdict::Caught(how) = judge(engine, site, domains, seed, images.min(IMAGES_BELOW))? {
-        return Ok(Verdict::Caught(how));
+    let verdict = judge(engine, site, domains, seed, images.min(IMAGES_BELOW))?;
+    if verdict != Verdict::Survived {
+        return Ok(verdict);
     }
     for below in [EngineKind::Shadow, EngineKind::Map] {
-        if let Verdict::Caught(how) = judge(below, site, domains_of(site.kind), seed, images)? {
-            return Ok(Verdict::Caught(how));
+        let verdict = judge(below, site, domains_of(site.kind), seed, images)?;
+        if verdict != Verdict::Survived {
+            return Ok(verdict);
         }
     }
     // A wait that only these workloads reach, and seldom.
@@ -181,21 +241,16 @@ fn judge(
             println!("         {site}: {} not finished in {SITE_SECONDS_MAX} s", domain.name());
             continue;
         };
-        if let Some(at) = said.find("VIOLATION in ") {
-            let how: Vec<&str> = said[at + 13..].lines().take(2).map(str::trim).collect();
-            let mut how = how.join(": ");
-            how.truncate(how.char_indices().nth(140).map_or(how.len(), |(i, _)| i));
-            return Ok(Verdict::Caught(how));
-        }
-        if status.signal().is_some() {
-            return Ok(Verdict::Caught(format!("{}: the process died, {status}", domain.name())));
-        }
-        if !status.success() {
-            let errors = errors.and_then(|reader| reader.join().ok()).unwrap_or_default();
-            let domain = domain.name();
-            bail!(
-                "without {site} in {domain} the campaign failed, {status}, and found nothing:\n{said}{errors}"
-            );
+        match Verdict::of(*domain, status, &said) {
+            Some(Verdict::Survived) => {}
+            Some(verdict) => return Ok(verdict),
+            None => {
+                let errors = errors.and_then(|reader| reader.join().ok()).unwrap_or_default();
+                let domain = domain.name();
+                bail!(
+                    "without {site} in {domain} the campaign failed, {status}, and found nothing:\n{said}{errors}"
+                );
+            }
         }
     }
     Ok(Verdict::Survived)
@@ -292,4 +347,25 @@ fn calls_it(line: &str, call: &str) -> bool {
 /// The program itself, which runs a part in a process of its own.
 fn itself() -> anyhow::Result<std::path::PathBuf> {
     std::env::current_exe().context("cannot find the path of this program")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hang_and_a_death_are_told_from_a_violation() {
+        let of = |status, said: &str| {
+            let verdict = Verdict::of(CrashDomain::Adr, ExitStatus::from_raw(status), said);
+            verdict.map(|verdict| verdict.told().0.trim_end())
+        };
+        let (done, failed) = (0, 1 << 8);
+        let says = |message: &str| format!("VIOLATION in map:1 (batch)\n  {message}\n  replay: it\n");
+        assert_eq!(of(failed, &says("a key is lost")), Some("caught"));
+        assert_eq!(of(failed, &says(&format!("{HANGS} 60 seconds"))), Some("HUNG"));
+        assert_eq!(of(libc::SIGABRT, ""), Some("DIED"));
+        assert_eq!(of(libc::SIGTERM, ""), None, "a user ended it");
+        assert_eq!(of(failed, "no engine"), None);
+        assert_eq!(of(done, "0 violations"), Some("SURVIVED"));
+    }
 }
