@@ -30,15 +30,43 @@ pub(super) struct Instants {
 }
 
 impl Instants {
-    pub(super) fn draw(rng: &mut StdRng, storage: GuestStorage) -> Self {
+    /// `least`: so many writes are acknowledged before the cut, whatever is drawn.
+    pub(super) fn draw(rng: &mut StdRng, storage: GuestStorage, least: u64) -> Self {
         let ours = storage == GuestStorage::Ext4;
         let count = if rng.random_ratio(1, 4) { 0 } else { (ACKNOWLEDGED_MAX * scattered(rng)) as u64 };
+        let count = count.max(least);
         let at_flush = (ours && rng.random_ratio(1, 2)).then(|| (FLUSHES_MAX * scattered(rng)).ceil() as u64);
         Self { count, at_flush, delay: WRITE_MAX.mul_f64(scattered(rng)) }
     }
 }
 
+/// What [`Instants::draw`] takes as `least`. A run in which no write was acknowledged proves nothing: its last round
+/// waits for one, if no other has had one.
+pub(super) fn least(is_last: bool, acknowledged: u64) -> u64 {
+    u64::from(is_last && acknowledged == 0)
+}
+
 /// Between 0.001 and 1, each order of magnitude as likely as another.
 fn scattered(rng: &mut StdRng) -> f64 {
     10f64.powf(-3.0 * rng.random::<f64>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rand::SeedableRng;
+
+    #[test]
+    fn a_run_ends_with_an_acknowledged_write() {
+        let draw = |seed, least| Instants::draw(&mut StdRng::seed_from_u64(seed), GuestStorage::Ext4, least);
+        let mut early = 0;
+        for seed in 0..100 {
+            let (any, last) = (draw(seed, least(false, 0)), draw(seed, least(true, 0)));
+            early += u64::from(any.count == 0);
+            assert_eq!(last.count, any.count.max(1));
+            assert_eq!((last.at_flush, last.delay), (any.at_flush, any.delay), "the same instant otherwise");
+            assert_eq!(draw(seed, least(true, 7)).count, any.count, "another round had one");
+        }
+        assert!(early > 0, "some cuts come before any write");
+    }
 }

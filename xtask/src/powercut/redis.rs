@@ -15,7 +15,7 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
 use super::initramfs::PROGRAM;
-use super::instants::{FIRST_PATIENCE, Instants, OFF_POLL, WRITE_PATIENCE};
+use super::instants::{FIRST_PATIENCE, Instants, OFF_POLL, WRITE_PATIENCE, least};
 use super::media::GuestStorage;
 use super::rig::{GUEST_ADDRESS, Powered, Rig, Totals, copy};
 use super::rounds::{ENDED, medium};
@@ -76,7 +76,8 @@ impl ServerRounds {
     pub(super) fn run(&mut self, count: u64) -> Result<()> {
         let begun = Instant::now();
         for round in 0..count {
-            self.round(round).with_context(|| format!("round {round}"))?;
+            let least = least(round + 1 == count, self.crowd.acknowledged);
+            self.round(round, least).with_context(|| format!("round {round}"))?;
             self.outcome.rounds += 1;
             if (round + 1) % ROUNDS_PER_DISK == 0 || round + 1 == count {
                 let (powered, _) = self.boot_and_check().context("the last check")?;
@@ -120,7 +121,7 @@ impl ServerRounds {
         Ok(fs::remove_dir_all(&self.rig.folder)?)
     }
 
-    fn round(&mut self, round: u64) -> Result<()> {
+    fn round(&mut self, round: u64, least: u64) -> Result<()> {
         if round.is_multiple_of(ROUNDS_PER_DISK) {
             self.fresh()?;
         }
@@ -129,7 +130,7 @@ impl ServerRounds {
             ClientCrowd::prepare(&mut connection)?;
             self.is_prepared = true;
         }
-        self.work_and_cut(powered)
+        self.work_and_cut(powered, least)
     }
 
     /// A new file system, and a state under other directives; some have a log so small that checkpoints happen all the
@@ -202,10 +203,10 @@ impl ServerRounds {
         Ok((powered, connection))
     }
 
-    /// Lets the clients work until a random instant, and cuts.
-    fn work_and_cut(&mut self, mut powered: Powered) -> Result<()> {
+    /// Lets the clients work until a random instant, after `least` acknowledged operations, and cuts.
+    fn work_and_cut(&mut self, mut powered: Powered, least: u64) -> Result<()> {
         let Self { rig, crowd, .. } = self;
-        let instants = Instants::draw(&mut rig.rng, rig.storage);
+        let instants = Instants::draw(&mut rig.rng, rig.storage, least);
         let mut rng = StdRng::seed_from_u64(rig.rng.random());
         let address = Address::Port(powered.port);
         crowd.work(&address, &mut rng, |acknowledged, _| {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use rand::Rng;
 
-use super::instants::{FIRST_PATIENCE, Instants, OFF_POLL, WRITE_PATIENCE};
+use super::instants::{FIRST_PATIENCE, Instants, OFF_POLL, WRITE_PATIENCE, least};
 use super::media::GuestStorage;
 use super::program::{Program, Script};
 use super::rig::{Powered, Rig, Totals, copy};
@@ -55,13 +55,14 @@ impl Rounds {
         self.rig.totals
     }
 
-    /// Runs `count` rounds, or until something is found wrong.
+    /// Runs `count` rounds, or until something is found wrong. A run in which no write was acknowledged is an error.
     pub(super) fn run(&mut self, count: u64) -> Result<Outcome> {
         let start = Instant::now();
         for round in 0..count {
             let powered = if round % ROUNDS_PER_DISK == 0 { self.fresh()? } else { self.boot_and_check()? };
             let Some(powered) = powered else { return Ok(std::mem::take(&mut self.outcome)) };
-            self.write_and_cut(powered, round).with_context(|| format!("round {round}"))?;
+            let least = least(round + 1 == count, self.outcome.acknowledged);
+            self.write_and_cut(powered, round, least).with_context(|| format!("round {round}"))?;
             self.outcome.rounds += 1;
             let last_of_disk = (round + 1) % ROUNDS_PER_DISK == 0 || round + 1 == count;
             if last_of_disk {
@@ -78,6 +79,7 @@ impl Rounds {
                 );
             }
         }
+        ensure!(count == 0 || self.outcome.acknowledged > 0, "no write was acknowledged: nothing is proved");
         Ok(std::mem::take(&mut self.outcome))
     }
 
@@ -164,9 +166,9 @@ impl Rounds {
         self.tape.check(&lines)
     }
 
-    /// Lets the writer write until a random instant, and cuts.
-    fn write_and_cut(&mut self, mut powered: Powered, round: u64) -> Result<()> {
-        let Instants { count, at_flush, delay } = Instants::draw(&mut self.rig.rng, self.rig.storage);
+    /// Lets the writer write until a random instant, after `least` acknowledged writes, and cuts.
+    fn write_and_cut(&mut self, mut powered: Powered, round: u64, least: u64) -> Result<()> {
+        let Instants { count, at_flush, delay } = Instants::draw(&mut self.rig.rng, self.rig.storage, least);
         if let (0, Some(flushes)) = (count, at_flush) {
             powered.cut_at_flush(flushes);
         }
