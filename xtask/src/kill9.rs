@@ -184,6 +184,9 @@ fn campaign(args: &Args, binary: &Path, bug: Option<Bug>) -> Result<()> {
     );
     println!("{}", verdict.counts());
     match (bug, verdict.is_clean()) {
+        (None, true) if args.rounds > 0 && totals.acknowledged == 0 => {
+            bail!("no write was acknowledged: nothing is proved")
+        }
         (None, true) => std::fs::remove_dir_all(&dir).context("cannot remove the pool"),
         (Some(bug), false) => {
             println!("planted, {bug:?}: caught");
@@ -284,20 +287,23 @@ impl Rounds<'_> {
     }
 
     /// One kill in five falls into the opening of the pool, the others at some write. With a bug they all come when it
-    /// has taken something: whether it is found out is then no matter of chance.
-    fn instant(&mut self) -> When {
+    /// has taken something: whether it is found out is then no matter of chance. The last kill waits for a write if no
+    /// other has: a run without any proves nothing.
+    fn instant(&mut self, round: u16) -> When {
+        let acknowledged = self.totals.acknowledged + self.history.acknowledged_total();
+        let must_write = round + 1 == self.args.rounds && acknowledged == 0;
         let opening = self.rng.random_ratio(1, 5);
         let after = self.rng.random_range(1..2_500);
         let delay = Duration::from_micros(self.rng.random_range(0..40_000));
         match self.bug {
             Some(_) => When::Acknowledged(after.max(PLANTED_LOST_MIN)),
-            None if opening => When::Opening(delay),
+            None if opening && !must_write => When::Opening(delay),
             None => When::Acknowledged(after),
         }
     }
 
     fn serve_and_kill(&mut self, round: u16) -> Result<Vec<String>> {
-        let instant = self.instant();
+        let instant = self.instant(round);
         let mut server = rpc::start(&self.binary, &self.pool, self.bug == Some(Bug::Early))?;
         let mut plant = OldLog::new(self.bug);
         let after = match instant {
@@ -341,7 +347,7 @@ impl Rounds<'_> {
             .with_context(|| format!("cannot start {}", self.binary.display()))?;
         let stdout = child.stdout.take().context("no pipe")?;
         let acknowledged = AtomicU64::new(0);
-        let instant = self.instant();
+        let instant = self.instant(round);
         let mut plant = OldLog::new(self.bug);
         std::thread::scope(|scope| -> Result<Vec<String>> {
             let reader = scope.spawn(|| read_lines(stdout, &acknowledged));
@@ -503,6 +509,37 @@ mod tests {
 
     fn shell(script: &str) -> Result<Child> {
         Ok(Command::new("sh").args(["-c", script]).stderr(Stdio::piped()).spawn()?)
+    }
+
+    #[derive(clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    #[test]
+    fn a_run_ends_with_an_acknowledged_write() {
+        use clap::Parser;
+        let early = |rounds: &str| {
+            let args = Line::parse_from(["kill9", "--rounds", rounds]).args;
+            let is_early = |seed: &u64| {
+                let mut rounds = Rounds {
+                    args: &args,
+                    binary: PathBuf::new(),
+                    bug: None,
+                    pool: PathBuf::new(),
+                    rng: StdRng::seed_from_u64(*seed),
+                    history: History::default(),
+                    log: "64M",
+                    keys: 1,
+                    totals: Totals::default(),
+                };
+                matches!(rounds.instant(0), When::Opening(_))
+            };
+            (0..100).filter(is_early).count()
+        };
+        assert_eq!(early("1"), 0);
+        assert!(early("2") > 0, "some kills come before any write");
     }
 
     #[test]
