@@ -132,10 +132,9 @@ fn redis(args: Args) -> Result<()> {
 }
 
 fn campaign(args: &Args, binary: &Path, bug: Option<Bug>) -> Result<()> {
-    let dir = args.dir.clone().unwrap_or_else(|| {
-        tree::target().join(format!("kill9-{:?}-{}", args.app, args.medium.replace(['=', '/'], "-")))
-    });
-    std::fs::create_dir_all(&dir).with_context(|| format!("cannot create {}", dir.display()))?;
+    let name = format!("kill9-{:?}-{}", args.app, args.medium.replace(['=', '/'], "-"));
+    let folder = tree::RunFolder::of(args.dir.as_deref(), &name)?;
+    let dir = folder.path.clone();
     let mut rounds = Rounds {
         args,
         binary: binary.to_owned(),

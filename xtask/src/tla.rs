@@ -23,7 +23,9 @@ pub(crate) struct Args {
 
 /// Checks the models; an error when one of them is wrong, or cannot fail.
 pub(crate) fn run(args: Args) -> Result<()> {
-    let tools = tools()?;
+    let folder = tree::RunFolder::of(None, "tla-run")?;
+    let work = &folder.path;
+    let tools = tools(work)?;
     let mut models: Vec<PathBuf> = std::fs::read_dir(tree::root().join("specs"))
         .context("cannot list specs/")?
         .filter_map(|entry| entry.ok().map(|entry| entry.path()))
@@ -38,7 +40,7 @@ pub(crate) fn run(args: Args) -> Result<()> {
     }
     let mut failures = 0;
     for model in &models {
-        failures += check(&tools, model)?;
+        failures += check(&tools, work, model)?;
     }
     if failures > 0 {
         bail!("{failures} model runs did not end as they must");
@@ -47,13 +49,13 @@ pub(crate) fn run(args: Args) -> Result<()> {
     Ok(())
 }
 
-/// Checks one model and its injected faults; returns how many runs ended wrongly.
-fn check(tools: &Path, model: &Path) -> Result<usize> {
+/// Checks one model and its injected faults in the directory `work`; returns how many runs ended wrongly.
+fn check(tools: &Path, work: &Path, model: &Path) -> Result<usize> {
     let name = model.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     let config = std::fs::read_to_string(model.with_extension("cfg"))
         .with_context(|| format!("{name} has no configuration"))?;
     let mut failures = 0;
-    let whole = tlc(tools, model, &config, &["-XX:+UseParallelGC"])?;
+    let whole = tlc(tools, work, model, &config, &["-XX:+UseParallelGC"])?;
     println!("{name}: {}", whole.verdict());
     if !matches!(whole, Outcome::Holds { .. }) {
         failures += 1;
@@ -61,7 +63,8 @@ fn check(tools: &Path, model: &Path) -> Result<usize> {
     for step in steps(&config) {
         let planted = config.replace(&format!("{step} = TRUE"), &format!("{step} = FALSE"));
         // A run of seconds, most of which would be the optimising compiler's.
-        let outcome = tlc(tools, model, &planted, &["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"])?;
+        let machine = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"];
+        let outcome = tlc(tools, work, model, &planted, &machine)?;
         let caught = matches!(outcome, Outcome::Violated { .. });
         println!("{name} without {step}: {}", if caught { "caught" } else { "NOT CAUGHT" });
         failures += usize::from(!caught);
@@ -90,8 +93,7 @@ impl Outcome {
     }
 }
 
-fn tlc(tools: &Path, model: &Path, config: &str, machine: &[&str]) -> Result<Outcome> {
-    let work = tree::target().join("tla");
+fn tlc(tools: &Path, work: &Path, model: &Path, config: &str, machine: &[&str]) -> Result<Outcome> {
     let name = model.file_stem().unwrap_or_default().to_string_lossy();
     // TLC looks for a configuration only in its model's directory.
     std::fs::copy(model, work.join(format!("{name}.tla")))?;
@@ -104,7 +106,7 @@ fn tlc(tools: &Path, model: &Path, config: &str, machine: &[&str]) -> Result<Out
         .args(["tlc2.TLC", "-workers", "auto", "-lncheck", "final", "-cleanup", "-metadir"])
         .arg(work.join("states"))
         .arg(format!("{name}.tla"))
-        .current_dir(&work)
+        .current_dir(work)
         .output()
         .context("cannot start java; install a Java runtime (openjdk-17-jre-headless)")?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -120,11 +122,11 @@ fn tlc(tools: &Path, model: &Path, config: &str, machine: &[&str]) -> Result<Out
     }
 }
 
-/// The TLA+ tools, fetched once through Maven into the target directory.
-fn tools() -> Result<PathBuf> {
-    let work = tree::target().join("tla");
-    std::fs::create_dir_all(&work)?;
-    let jar = work.join(TOOLS_FILE);
+/// The TLA+ tools, fetched once through Maven into the target directory, by way of `work`.
+fn tools(work: &Path) -> Result<PathBuf> {
+    let folder = tree::target().join("tla");
+    std::fs::create_dir_all(&folder)?;
+    let jar = folder.join(TOOLS_FILE);
     if !jar.exists() {
         println!("fetching {TOOLS} through Maven");
         let status = Command::new("mvn")
@@ -132,9 +134,12 @@ fn tools() -> Result<PathBuf> {
             .arg(format!("-DoutputDirectory={}", work.display()))
             .status()
             .context("cannot start mvn; install maven and a Java runtime (openjdk-17-jre-headless)")?;
-        if !status.success() || !jar.exists() {
+        let fetched = work.join(TOOLS_FILE);
+        if !status.success() || !fetched.exists() {
             bail!("mvn could not fetch {TOOLS}");
         }
+        // Another run that looks for it finds all of it, or nothing.
+        std::fs::rename(&fetched, &jar).with_context(|| format!("cannot rename {}", fetched.display()))?;
     }
     Ok(jar)
 }

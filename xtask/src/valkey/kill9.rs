@@ -12,7 +12,7 @@ use super::crowd::ClientCrowd;
 use super::operation::DEADLINES;
 use super::resp::RespConnection;
 use super::server::{self, Programs, ServerKind, Setup, ValkeyServer};
-use crate::tree;
+use crate::tree::RunFolder;
 use anyhow::{Context, Result, bail};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -154,6 +154,7 @@ struct Rounds<'a> {
     campaign: &'a KillCampaign,
     plant: Option<&'a str>,
     setup: Setup,
+    _folder: RunFolder,
     rng: StdRng,
     crowd: ClientCrowd,
     /// Whether accounts and library are there.
@@ -164,11 +165,9 @@ struct Rounds<'a> {
 impl<'a> Rounds<'a> {
     fn new(campaign: &'a KillCampaign, plant: Option<&'a str>) -> Result<Self> {
         let name = plant.map_or_else(|| format!("{:?}", campaign.kind), str::to_owned);
-        let dir = campaign.dir.clone().unwrap_or_else(|| {
-            tree::target().join(format!("kill9-redis-{name}-{}", campaign.medium.replace(['=', '/'], "-")))
-        });
-        std::fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
-        let dir = dir.canonicalize()?.join("server");
+        let folder = format!("kill9-redis-{name}-{}", campaign.medium.replace(['=', '/'], "-"));
+        let folder = RunFolder::of(campaign.dir.as_deref(), &folder)?;
+        let dir = folder.path.canonicalize()?.join("server");
         let socket = server::socket(&format!("kill9-{name}"));
         let mut setup = Setup::new(campaign.kind, &campaign.programs, dir, socket)?;
         setup.plant = plant.map(str::to_owned);
@@ -176,7 +175,8 @@ impl<'a> Rounds<'a> {
         let rng = StdRng::seed_from_u64(campaign.seed);
         let floods = if plant == Some("writeToClient") { 1 } else { 8 };
         let crowd = ClientCrowd::new(usize::from(campaign.threads), campaign.keys, floods);
-        Ok(Self { campaign, plant, setup, rng, crowd, is_prepared: false, totals: Totals::default() })
+        let totals = Totals::default();
+        Ok(Self { campaign, plant, setup, _folder: folder, rng, crowd, is_prepared: false, totals })
     }
 
     /// A new state, under other directives.

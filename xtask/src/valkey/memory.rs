@@ -36,9 +36,8 @@ const CASES: [Case; 5] = [
 
 /// Runs the chore.
 pub(crate) fn run(args: Args) -> Result<()> {
-    let dir = tree::target().join("redis-memory");
-    std::fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
-    let dir = dir.canonicalize()?.join("server");
+    let folder = tree::RunFolder::of(None, "redis-memory")?;
+    let dir = folder.path.canonicalize()?.join("server");
     let mut setup = Setup::new(args.kind, &args.programs, dir, server::socket("memory"))?;
     setup.medium = server::medium("emulated")?;
     let mut wrong = Vec::new();

@@ -59,7 +59,8 @@ enum Case {
 
 /// Runs the chore.
 pub(crate) fn run(args: Args) -> Result<()> {
-    let dir = tree::target().join("redis-replication");
+    let folder = tree::RunFolder::of(None, "redis-replication")?;
+    let dir = folder.path.clone();
     if dir.exists() {
         std::fs::remove_dir_all(&dir).with_context(|| format!("cannot remove {}", dir.display()))?;
     }

@@ -64,7 +64,8 @@ pub(crate) struct Args {
 
 /// Runs the chore.
 pub(crate) fn run(args: Args) -> Result<()> {
-    let dir = tree::target().join("redis-soak");
+    let folder = tree::RunFolder::of(None, "redis-soak")?;
+    let dir = folder.path.clone();
     if dir.exists() {
         std::fs::remove_dir_all(&dir).with_context(|| format!("cannot remove {}", dir.display()))?;
     }

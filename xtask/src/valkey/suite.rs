@@ -201,6 +201,7 @@ pub(crate) fn run(args: Args) -> Result<()> {
 /// The tree in which tests run.
 struct Suite<'a> {
     args: &'a Args,
+    _folder: tree::RunFolder,
     tree: PathBuf,
     out: PathBuf,
     server: PathBuf,
@@ -214,7 +215,8 @@ impl<'a> Suite<'a> {
             ServerKind::Durable => args.programs.durable()?,
             _ => from.join("src/valkey-server"),
         };
-        let work = tree::target().join("redis-suite");
+        let folder = tree::RunFolder::of(None, "redis-suite")?;
+        let work = folder.path.clone();
         if work.exists() {
             std::fs::remove_dir_all(&work).with_context(|| format!("cannot remove {}", work.display()))?;
         }
@@ -229,7 +231,8 @@ impl<'a> Suite<'a> {
         let wrapper = tree.join("src/valkey-server");
         std::fs::write(&wrapper, WRAPPER)?;
         std::fs::set_permissions(&wrapper, std::fs::Permissions::from_mode(0o755))?;
-        Ok(Self { args, tree, out: work.join("out"), server, medium: server::medium(&args.medium)? })
+        let (out, medium) = (work.join("out"), server::medium(&args.medium)?);
+        Ok(Self { args, _folder: folder, tree, out, server, medium })
     }
 
     fn file(&self, file: SuiteFile<'_>, skips: &[&str]) -> Result<Counts> {
