@@ -63,10 +63,29 @@ fn make(scenario: &str, clean: bool) -> FuzzVictim {
     } else {
         drop(pool);
     }
-    FuzzVictim { tree: disk.tree(), states, clean }
+    let victim = FuzzVictim { tree: disk.tree(), states, clean };
+    must_hold(&victim);
+    victim
+}
+
+/// Panics unless the undamaged pool opens and every read of it agrees with an allowed state: of a damaged one an error
+/// is accepted, so a map that reports nothing else would pass.
+fn must_hold(victim: &FuzzVictim) {
+    let disk = Disk::new(victim.tree.clone(), Arc::new(Sites::new()));
+    let pool = options(&disk).open(POOL).expect("a pool without damage");
+    let map = <MapSubject<false>>::recover(pool.region().clone()).expect("a map without damage");
+    map.check().expect("a sound map");
+    let holds = |state: &MapModel| map.holds(state).expect("every record of a map without damage");
+    let last = &victim.states[victim.states.len() - 1];
+    assert!(victim.allowed().iter().any(holds), "without damage {}", map.difference(last));
 }
 
 impl FuzzVictim {
+    /// The states that the map may have.
+    fn allowed(&self) -> &[MapModel] {
+        if self.clean { &self.states[self.states.len() - 1..] } else { &self.states }
+    }
+
     /// The numbers of the pool's files by name.
     pub(super) fn files(&self) -> Vec<(String, u64)> {
         let names = self.tree.folders.get(Path::new(POOL));
@@ -89,8 +108,7 @@ pub(super) fn try_open(tree: DiskTree, victim: &FuzzVictim, strict: bool) -> Res
     // A check may find damage, but not panic.
     let sound = map.check();
     if strict {
-        let allowed =
-            if victim.clean { &victim.states[victim.states.len() - 1..] } else { &victim.states[..] };
+        let allowed = victim.allowed();
         let mut same = false;
         for state in allowed.iter().rev() {
             // A read that reports an error is not a wrong answer.
