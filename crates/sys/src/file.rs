@@ -75,8 +75,8 @@ pub fn allocate(file: &File, offset: u64, len: u64) -> io::Result<()> {
 
 fn reserve(file: &File, offset: u64, len: u64) -> io::Result<()> {
     let before = file.metadata()?.len();
-    let ask = || rustix::fs::fallocate(file, rustix::fs::FallocateFlags::empty(), offset, len);
-    match rustix::io::retry_on_intr(ask) {
+    let flags = rustix::fs::FallocateFlags::empty();
+    match in_pieces(offset, len, |at, bytes| rustix::fs::fallocate(file, flags, at, bytes)) {
         Ok(()) => Ok(()),
         Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => {
             if before < offset + len {
@@ -91,6 +91,26 @@ fn reserve(file: &File, offset: u64, len: u64) -> io::Result<()> {
                 let _ = file.set_len(before);
             }
             Err(e.into())
+        }
+    }
+}
+
+/// Does `len` bytes at `offset` by `reserve`, in as many pieces as signals make necessary. On tmpfs, before Linux 6.10,
+/// a signal ends a call, which gives back all that it had reserved: a timer's would end every long one.
+fn in_pieces(
+    offset: u64,
+    len: u64,
+    mut reserve: impl FnMut(u64, u64) -> rustix::io::Result<()>,
+) -> rustix::io::Result<()> {
+    const PIECE_BYTES_MIN: u64 = 1 << 20;
+    let (mut at, mut left, mut piece) = (offset, len, len);
+    loop {
+        let now = piece.min(left);
+        match reserve(at, now) {
+            Ok(()) if now == left => return Ok(()),
+            Ok(()) => (at, left) = (at + now, left - now),
+            Err(rustix::io::Errno::INTR) => piece = (now / 2).max(PIECE_BYTES_MIN),
+            Err(e) => return Err(e),
         }
     }
 }
@@ -425,6 +445,28 @@ mod tests {
         allocate(&file, 0, 512 << 10).unwrap();
         assert!(!is_reserved(&file, 1 << 20).unwrap(), "half of it has no space");
         assert!(!is_reserved(&file, 2 << 20).unwrap(), "it is not that long");
+    }
+
+    #[test]
+    fn signals_that_come_all_the_time_prevent_no_reservation() {
+        use rustix::io::Errno;
+        let (start, len) = (4096, (10 << 20) + 5);
+        let mut pieces = Vec::new();
+        let done = in_pieces(start, len, |at, bytes| {
+            // A longer call takes longer than the time between two signals.
+            if bytes > 3 << 20 {
+                return Err(Errno::INTR);
+            }
+            pieces.push((at, bytes));
+            Ok(())
+        });
+        assert_eq!(done, Ok(()));
+        let end = pieces.iter().fold(start, |end, &(at, bytes)| {
+            assert_eq!(at, end, "{pieces:?}");
+            at + bytes
+        });
+        assert_eq!(end, start + len);
+        assert_eq!(in_pieces(0, 1, |_, _| Err(Errno::NOSPC)), Err(Errno::NOSPC));
     }
 
     /// In a child, which alone has the limit, and the default action of the signal.
