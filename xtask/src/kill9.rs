@@ -367,15 +367,17 @@ impl Rounds<'_> {
         })
     }
 
-    /// Kills a process that recovers, reads and closes the pool.
+    /// Kills a process that recovers, reads and closes the pool. It may have done so before, but it must not have
+    /// failed.
     fn kill_checker(&mut self) -> Result<()> {
         let mut child = if self.args.app == App::Rpc {
             rpc::start(&self.binary, &self.pool, false)?
         } else {
-            self.checker(true).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?
+            self.checker(true).stdout(Stdio::null()).stderr(Stdio::piped()).spawn()?
         };
         std::thread::sleep(Duration::from_micros(self.rng.random_range(0..60_000)));
-        end(&mut child)?;
+        child.kill().context("cannot kill")?;
+        refuse_failure(child)?;
         self.totals.checkers_killed += 1;
         Ok(())
     }
@@ -413,9 +415,7 @@ impl Rounds<'_> {
         let output = self.checker(close).output().context("cannot start the checker")?;
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
         let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
-        // Killed before the pool existed or was complete: then nothing was acknowledged either.
-        let no_pool = ["there is no pool", "its creation was interrupted"];
-        let missing = output.status.code() == Some(3) && no_pool.iter().any(|s| complaint.contains(s));
+        let missing = has_no_pool(output.status, &complaint);
         if !output.status.success() && !missing {
             bail!("the checker ended with {}: {complaint}", output.status);
         }
@@ -436,6 +436,25 @@ impl Rounds<'_> {
         self.totals.read += self.history.read_total();
         self.totals
     }
+}
+
+/// Whether a checker ended so because the writer was killed before the pool existed or was complete: then nothing was
+/// acknowledged either.
+fn has_no_pool(status: ExitStatus, complaint: &str) -> bool {
+    let no_pool = ["there is no pool", "its creation was interrupted"];
+    status.code() == Some(3) && no_pool.iter().any(|sentence| complaint.contains(sentence))
+}
+
+/// Waits for a checker that was killed. That it had failed before is an error.
+fn refuse_failure(checker: Child) -> Result<()> {
+    let output = checker.wait_with_output().context("cannot wait")?;
+    let (status, complaint) = (output.status, String::from_utf8_lossy(&output.stderr));
+    let is_killed = status.signal() == Some(libc::SIGKILL);
+    ensure!(
+        is_killed || status.success() || has_no_pool(status, &complaint),
+        "a checker ended with {status} before it was killed: {complaint}"
+    );
+    Ok(())
 }
 
 /// Reads whole lines until the pipe closes. Half a line at the end does not count.
@@ -539,6 +558,20 @@ mod tests {
         };
         assert_eq!(early("1"), 0);
         assert!(early("2") > 0, "some kills come before any write");
+    }
+
+    #[test]
+    fn a_checker_that_had_failed_is_an_error() -> Result<()> {
+        for (script, is_right) in [
+            ("kill -9 $$", true),
+            ("exit 0", true),
+            ("echo there is no pool >&2; exit 3", true),
+            ("echo the log is damaged >&2; exit 3", false),
+            ("kill -SEGV $$", false),
+        ] {
+            assert_eq!(refuse_failure(shell(script)?).is_ok(), is_right, "{script}");
+        }
+        Ok(())
     }
 
     #[test]
