@@ -18,6 +18,8 @@ use mangrove_crashlab::history::HistoryVerdict;
 const ROUNDS_PER_DISK: u64 = 10;
 /// If a check is cut, the cut comes within this time.
 const CHECK_MAX: Duration = Duration::from_millis(400);
+/// How the guest's line begins that says how a check ended.
+const CHECKED: &str = "# checked ";
 /// What the guest prints when a writer or a server ends, which it must not.
 pub(super) const ENDED: &str = "# ended";
 /// A checker's messages about a pool that holds nothing, because the power went before or while it was created. If
@@ -122,9 +124,16 @@ impl Rounds {
                 let close = self.rig.rng.random_ratio(1, 2);
                 powered.guest.type_in(&self.script.check(close))?;
                 let delay = CHECK_MAX.mul_f64(self.rig.rng.random());
-                powered.guest.lines_before(Instant::now() + delay, "# checked")?;
+                let lines = powered.guest.lines_before(Instant::now() + delay, CHECKED)?;
                 self.rig.cut(powered)?;
                 self.outcome.checks_cut += 1;
+                // It may have ended before the cut, but it must not have failed.
+                if lines.last().is_some_and(|line| line.starts_with(CHECKED))
+                    && let Err(error) = listed(self.script.program, lines)
+                {
+                    let kept = self.keep_failure(&before)?;
+                    return Err(error.context(kept));
+                }
                 continue;
             }
             let close = self.rig.rng.random_ratio(1, 3);
@@ -153,17 +162,8 @@ impl Rounds {
 
     fn check(&mut self, powered: &mut Powered, close: bool) -> Result<HistoryVerdict> {
         powered.guest.type_in(&self.script.check(close))?;
-        let mut lines = powered.guest.lines_until("# checked ")?;
-        let status = lines.pop().unwrap_or_default();
-        let (why, mut lines): (Vec<String>, Vec<String>) =
-            lines.into_iter().partition(|line| line.starts_with("# why: "));
-        let no_pool = why.iter().any(|line| NO_POOL.iter().any(|sentence| line.contains(sentence)));
-        if status == "# checked 3" && no_pool && self.script.program != Program::Raw {
-            lines = vec![". 0".to_owned()];
-        } else {
-            ensure!(status == "# checked 0", "the checker failed ({status}): {}", why.join("\n"));
-        }
-        self.tape.check(&lines)
+        let lines = powered.guest.lines_until(CHECKED)?;
+        self.tape.check(&listed(self.script.program, lines)?)
     }
 
     /// Lets the writer write until a random instant, after `least` acknowledged writes, and cuts.
@@ -250,6 +250,19 @@ impl Rounds {
     }
 }
 
+/// What a check that has ended lists; an error when it failed.
+fn listed(program: Program, mut lines: Vec<String>) -> Result<Vec<String>> {
+    let status = lines.pop().unwrap_or_default();
+    let (why, lines): (Vec<String>, Vec<String>) =
+        lines.into_iter().partition(|line| line.starts_with("# why: "));
+    let no_pool = why.iter().any(|line| NO_POOL.iter().any(|sentence| line.contains(sentence)));
+    if status == "# checked 3" && no_pool && program != Program::Raw {
+        return Ok(vec![". 0".to_owned()]);
+    }
+    ensure!(status == "# checked 0", "the checker failed ({status}): {}", why.join("\n"));
+    Ok(lines)
+}
+
 /// The medium that the program must choose on a storage: with another one the test would not test what it claims.
 pub(super) fn medium(storage: GuestStorage) -> &'static str {
     match storage {
@@ -261,4 +274,20 @@ pub(super) fn medium(storage: GuestStorage) -> &'static str {
 
 fn is_end(line: &str) -> bool {
     line.starts_with(ENDED)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_check_that_failed_is_an_error_unless_there_is_no_pool() -> Result<()> {
+        let of = |text: &str| listed(Program::Map, text.lines().map(str::to_owned).collect());
+        assert_eq!(of("= k a 1\n. 1\n# checked 0")?, ["= k a 1", ". 1"]);
+        assert_eq!(of("# why: there is no pool at /mnt/pool\n# checked 3")?, [". 0"]);
+        for failed in ["# why: the log is damaged\n# checked 3", ". 0\n# checked 1", "# checked 139", ""] {
+            assert!(of(failed).is_err(), "{failed}");
+        }
+        Ok(())
+    }
 }
