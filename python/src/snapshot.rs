@@ -28,7 +28,10 @@ impl Snapshot {
     }
 
     fn close(&self) {
-        let_go(locked(&self.instant).take());
+        // In a statement of its own, which ends the lock: `let_go` waits for the interpreter's lock, and a thread that
+        // has that may wait for this one.
+        let instant = locked(&self.instant).take();
+        let_go(instant);
     }
 
     fn __enter__(this: Bound<'_, Self>) -> Bound<'_, Self> {

@@ -247,6 +247,32 @@ class Ends(Case):
             """
         )
 
+    def test_a_snapshot_may_be_closed_under_threads_that_use_it(self):
+        # With so short an interval a reader always waits for the interpreter's lock: it gets it when `close` lets go.
+        self.end_well(
+            """
+            import mangrove, sys, threading
+            m = mangrove.Map(sys.argv[1], durability=1000)
+            shared, done = [m.snapshot()], threading.Event()
+
+            def read():
+                while not done.is_set():
+                    shared[0].closed
+
+            threads = [threading.Thread(target=read) for _ in range(2)]
+            for thread in threads:
+                thread.start()
+            sys.setswitchinterval(1e-5)
+            for _ in range(100):
+                shared[0] = m.snapshot()
+                shared[0].close()
+            done.set()
+            for thread in threads:
+                thread.join()
+            m.close()
+            """
+        )
+
     def test_a_subinterpreter_is_refused(self):
         try:
             import _interpreters as interpreters
