@@ -28,6 +28,13 @@ impl Reader {
     }
 }
 
+impl Drop for Reader {
+    fn drop(&mut self) {
+        // Before the map that it shares: the last share closes the map, and this one has the interpreter's lock.
+        self.source.let_go();
+    }
+}
+
 /// The `mangrove.Range` of a reader's records between `bounds`.
 fn range<'py>(reader: &Bound<'py, Reader>, bounds: &Bounds) -> PyResult<Bound<'py, PyAny>> {
     static RANGE: PyOnceLock<Py<PyType>> = PyOnceLock::new();

@@ -4,7 +4,7 @@ use crate::arguments::{Bounds, to_python};
 use crate::errors::{checked, exception};
 use crate::iterator::Walk;
 use crate::open_map::{Borrower, OpenMap, locked};
-use crate::wait::{wait, wait_with};
+use crate::wait::{let_go, wait, wait_with};
 use mangrove::{Error, Map, Snapshot};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
@@ -56,6 +56,16 @@ impl ReadSource {
         match self {
             Self::Now(map) => map.is_closed(),
             Self::At(map, instant) => map.is_closed() || locked(instant).is_none(),
+        }
+    }
+
+    /// Drops an instant that has no other owner, without the interpreter's lock.
+    pub(crate) fn let_go(&self) {
+        let Self::At(map, instant) = self else { return };
+        // In a child of fork another thread of the parent may have the lock.
+        if !map.is_forked() && Arc::strong_count(instant) == 1 {
+            let last = locked(instant).take();
+            let_go(last);
         }
     }
 

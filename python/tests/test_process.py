@@ -520,6 +520,46 @@ class Interrupted(Case):
         with mangrove.Map(self.pool) as m:
             self.assertEqual(m[b"after"], b"3")
 
+    def test_other_threads_run_while_the_end_of_a_snapshot_closes_its_map(self):
+        # strace holds the writes of closing until another thread of Python has seen one of them, and ends it.
+        if not strace():
+            self.skipTest("strace cannot trace here")
+        child = python(
+            """
+            import glob, mangrove, pathlib, sys, threading, time
+            m = mangrove.Map(sys.argv[1])
+            m[b"a"] = b"1"
+            snapshot = m.snapshot()
+            del m
+            PWRITE64 = "18"
+
+            def is_held(thread):
+                try:
+                    return pathlib.Path(thread).read_text().split()[0] == PWRITE64
+                except OSError:
+                    return False
+
+            def release(tracer):
+                while not any(is_held(thread) for thread in glob.glob("/proc/self/task/*/syscall")):
+                    time.sleep(0.01)
+                tracer.terminate()
+                tracer.wait()
+
+            tracer = trace("pwrite64", "delay_enter=300000000")
+            thread = threading.Thread(target=release, args=(tracer,))
+            thread.start()
+            del snapshot
+            thread.join()
+            """,
+            self.pool,
+        )
+        try:
+            out, errors = child.communicate(timeout=250)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            self.fail(f"no other thread ran: {child.communicate()}")
+        self.assertEqual((child.returncode, out, errors), (0, "", ""))
+
     def go_on(self, text):
         """Expects no pause of the main thread in `watch`; where other programs keep the processors busy, of three times
         once."""
