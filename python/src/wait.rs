@@ -164,8 +164,11 @@ fn helper() -> Option<Sender<Job>> {
 
 /// Whether Python runs signal handlers on this thread.
 fn is_main_thread(py: Python<'_>) -> PyResult<bool> {
-    thread_local! { static IS_MAIN: Cell<Option<bool>> = const { Cell::new(None) }; }
-    if let Some(known) = IS_MAIN.get() {
+    // The thread that forks is the main thread of the child, whatever it was in the parent.
+    thread_local! { static IS_MAIN: Cell<Option<(bool, ProcessMark)>> = const { Cell::new(None) }; }
+    if let Some((known, home)) = IS_MAIN.get()
+        && home.is_here()
+    {
         return Ok(known);
     }
     let is_main = calling(py, || {
@@ -173,7 +176,7 @@ fn is_main_thread(py: Python<'_>) -> PyResult<bool> {
         let (main, ident) = (threading.call_method0("main_thread")?, threading.call_method0("get_ident")?);
         main.getattr("ident")?.eq(ident)
     })?;
-    IS_MAIN.set(Some(is_main));
+    IS_MAIN.set(Some((is_main, ProcessMark::here())));
     Ok(is_main)
 }
 

@@ -494,6 +494,58 @@ class Interrupted(Case):
         with mangrove.Map(self.pool) as m:
             self.assertEqual(m[b"before"], b"1")
 
+    def test_a_put_of_a_child_that_another_thread_forked(self):
+        # The handler of a signal ends what holds the put: it runs during the put, or never.
+        if not strace():
+            self.skipTest("strace cannot trace here")
+        child = python(
+            """
+            import faulthandler, glob, mangrove, os, pathlib, signal, sys, threading, warnings
+            pool = sys.argv[1]
+            warnings.simplefilter("ignore")
+            PWRITE64 = "18"
+
+            def is_held(thread):
+                try:
+                    return pathlib.Path(thread).read_text().split()[0] == PWRITE64
+                except OSError:
+                    return False
+
+            def put():
+                faulthandler.dump_traceback_later(200, exit=True)
+                m = mangrove.Map(pool)
+                m[b"before"] = b"1"
+                tracer = trace("pwrite64", "delay_enter=300000000")
+
+                def release(*_):
+                    if any(is_held(thread) for thread in glob.glob("/proc/self/task/*/syscall")):
+                        tracer.terminate()
+
+                signal.signal(signal.SIGALRM, release)
+                signal.setitimer(signal.ITIMER_REAL, 0.2, 0.2)
+                m[b"during"] = b"2"
+                signal.setitimer(signal.ITIMER_REAL, 0)
+                tracer.wait()
+                m.close()
+                os._exit(0)
+
+            def fork():
+                with mangrove.Map(pool + ".of the thread") as m:
+                    m[b"a"] = b"1"
+                child = os.fork()
+                if child == 0:
+                    put()
+                print(os.waitpid(child, 0)[1])
+
+            thread = threading.Thread(target=fork)
+            thread.start()
+            thread.join()
+            """,
+            self.pool,
+        )
+        out, errors = child.communicate(timeout=250)
+        self.assertEqual((child.returncode, out, errors), (0, "0\n", ""))
+
     def test_a_batch_whose_write_was_interrupted_is_not_written_again(self):
         if not strace():
             self.skipTest("strace cannot trace here")
