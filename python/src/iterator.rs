@@ -72,11 +72,12 @@ impl Records {
 
 impl Drop for Records {
     fn drop(&mut self) {
-        let walk = locked(&self.walk).take();
         if self.map.is_forked() {
-            std::mem::forget(walk);
-        } else {
-            let_go(walk);
+            // Another thread of the parent may have the lock. What lies behind it is left alone.
+            std::mem::forget(Arc::clone(&self.walk));
+            return;
         }
+        let walk = locked(&self.walk).take();
+        let_go(walk);
     }
 }

@@ -27,10 +27,14 @@ impl Snapshot {
         Ok(Reader::all(source).with(Self { instant }))
     }
 
-    fn close(&self) {
+    fn close(this: &Bound<'_, Self>) {
+        if this.as_super().get().source.open_map().is_forked() {
+            // It is the parent's.
+            return;
+        }
         // In a statement of its own, which ends the lock: `let_go` waits for the interpreter's lock, and a thread that
         // has that may wait for this one.
-        let instant = locked(&self.instant).take();
+        let instant = locked(&this.get().instant).take();
         let_go(instant);
     }
 
@@ -38,8 +42,13 @@ impl Snapshot {
         this
     }
 
-    fn __exit__(&self, _class: &Bound<'_, PyAny>, _value: &Bound<'_, PyAny>, _traceback: &Bound<'_, PyAny>) {
-        self.close();
+    fn __exit__(
+        this: &Bound<'_, Self>,
+        _class: &Bound<'_, PyAny>,
+        _value: &Bound<'_, PyAny>,
+        _traceback: &Bound<'_, PyAny>,
+    ) {
+        Self::close(this);
     }
 
     fn __repr__(this: &Bound<'_, Self>) -> String {

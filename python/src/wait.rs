@@ -150,9 +150,11 @@ fn listen<T: Send + 'static, A: Send>(
 fn helper() -> Option<Sender<Job>> {
     let idle = IDLE.lock().unwrap_or_else(PoisonError::into_inner).take();
     match idle {
-        // A child of fork has not got its parent's threads.
         Some((helper, home)) if home.is_here() => Some(helper),
-        _ => {
+        of_parent => {
+            // A child of fork has not got its parent's threads. The channel's lock may be taken: by the helper, which
+            // was about to sleep.
+            std::mem::forget(of_parent);
             let (helper, jobs) = channel::<Job>();
             let thread = std::thread::Builder::new().name("mangrove-wait".into());
             let work = move || jobs.into_iter().for_each(|job| job());
