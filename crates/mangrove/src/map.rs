@@ -66,6 +66,7 @@ pub struct Map {
     path: PathBuf,
     durability: Durability,
     medium_asked: Medium,
+    read_only: bool,
 }
 
 impl std::fmt::Debug for Map {
@@ -118,6 +119,7 @@ impl Map {
             path,
             durability: config.durability,
             medium_asked: config.medium,
+            read_only: config.read_only,
         })
     }
 
@@ -512,10 +514,10 @@ impl Map {
         self.engine().map_or_else(|_| failed(), |engine| engine.recovery.clone())
     }
 
-    /// What the pool states about itself.
+    /// What the pool stated about itself when this map opened it, and whether it is open for writing now.
     #[must_use]
     pub fn info(&self) -> PoolInfo {
-        PoolInfo::new(&self.info, true)
+        PoolInfo::new(&self.info, !self.read_only || mangrove_pool::Pool::is_busy(&self.path))
     }
 
     /// Ends the map as a crash does, and removes what this opening created.

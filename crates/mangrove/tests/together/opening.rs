@@ -87,7 +87,11 @@ fn a_missing_an_existing_and_a_busy_pool_are_told_apart() {
     assert!(matches!(Map::options().create(Create::New).open(dir.path()), Err(Error::Exists { .. })));
     let one = Map::options().read_only(true).open(dir.path()).unwrap();
     let two = Map::options().read_only(true).open(dir.path()).unwrap();
-    dir.map().put("k", "v").unwrap();
+    assert!(!one.info().busy, "no process has it open for writing");
+    let writer = dir.map();
+    assert!(writer.info().busy && one.info().busy);
+    writer.put("k", "v").unwrap();
+    drop(writer);
     assert!(one.is_empty().unwrap() && two.is_empty().unwrap(), "they read one instant");
 }
 
