@@ -286,9 +286,9 @@ impl Map {
     }
 
     /// As [`Map::put`], but returns before the write is durable, whatever the durability. It becomes durable within
-    /// about 100 ms ([`MapOptions::nowait_within`]), or when the process ends by a return from `main` or by
-    /// [`std::process::exit`], and [`Map::sync`] waits for it. A crash before that keeps a prefix of such writes; so do
-    /// `_exit`, `exec` and a signal that ends the process.
+    /// about 100 ms ([`MapOptions::nowait_within`]), with [`Durability::Interval`] within about the interval, or when
+    /// the process ends by a return from `main` or by [`std::process::exit`], and [`Map::sync`] waits for it. A crash
+    /// before that keeps a prefix of such writes; so do `_exit`, `exec` and a signal that ends the process.
     ///
     /// # Errors
     /// As [`Map::put`].
@@ -413,7 +413,8 @@ impl Map {
     }
 
     /// Why a write would be refused now, before it changed anything: the medium has failed, or the map was opened
-    /// read-only. `None` when it would not be refused.
+    /// read-only. `None` when it would not be refused. Waits for a recovery in the background; if that
+    /// failed, its error.
     #[must_use]
     pub fn refusal(&self) -> Option<Error> {
         match self.engine() {
@@ -531,7 +532,7 @@ impl Map {
     ///
     /// # Errors
     /// [`Error::Poisoned`] or [`Error::Io`]; what was acknowledged is in the log even then. Of a map that could not be
-    /// recovered, why; nothing was written.
+    /// recovered, why; nothing was written. [`Error::Unsupported`] in a child of `fork`: the map is the parent's.
     pub fn close(self) -> Result<()> {
         let forked = mangrove_pool::Error::forked(&self.path);
         match self.ended() {
@@ -560,8 +561,8 @@ impl MapOptions {
     ///
     /// # Errors
     /// [`Error::NotFound`], [`Error::Exists`], [`Error::Busy`], [`Error::Foreign`], [`Error::Newer`],
-    /// [`Error::WrongKind`], [`Error::Corrupt`], [`Error::ReadOnly`], [`Error::NoSpace`], [`Error::MemoryLimit`],
-    /// [`Error::Unsupported`] or [`Error::Io`]. The pool is as it was.
+    /// [`Error::WrongKind`], [`Error::Corrupt`], [`Error::ReadOnly`], [`Error::NoSpace`], [`Error::FileLimit`],
+    /// [`Error::MemoryLimit`], [`Error::Unsupported`] or [`Error::Io`]. The pool is as it was.
     pub fn open(&self, path: impl AsRef<Path>) -> Result<Map> {
         Map::open_with(path.as_ref(), self)
     }

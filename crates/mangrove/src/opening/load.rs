@@ -9,9 +9,9 @@ use std::sync::Arc;
 
 impl MapOptions {
     /// Makes a new map at `path` with what `fill` puts into the map that it gets. The new map appears whole and durable
-    /// when this returns, or not at all: after an error or a panic of `fill`, and after a crash at any moment, nothing
-    /// is at `path`. (A killed process leaves a directory under a temporary name beside `path`; the next load or backup
-    /// to `path` removes it.)
+    /// when this returns, or not at all: an error or a panic of `fill` leaves nothing at `path`, and a crash at any
+    /// moment nothing or the whole map. (A killed process leaves a directory under a temporary name beside `path`; the
+    /// next load or backup to `path` removes it.)
     ///
     /// On the medium `file` the map is written without a redo log, each page of it once or a few times, most of it in
     /// the background: with a quarter of the bytes that writes to an existing map cost, and without the log's memory.
@@ -26,7 +26,7 @@ impl MapOptions {
     /// # Errors
     /// Those of `fill`; [`Error::Exists`], [`Error::Foreign`] where something else lies at `path`, [`Error::Busy`]:
     /// another load or backup there is at work; [`Error::Unsupported`] in a pool's directory, or for options that open
-    /// read-only; [`Error::NoSpace`], [`Error::MemoryLimit`], [`Error::Io`].
+    /// read-only; [`Error::NoSpace`], [`Error::FileLimit`], [`Error::MemoryLimit`], [`Error::Io`].
     ///
     /// ```
     /// # fn main() -> mangrove::Result<()> {

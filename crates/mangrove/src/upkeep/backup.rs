@@ -16,8 +16,10 @@ impl Map {
     ///
     /// # Errors
     /// [`Error::Exists`], [`Error::Foreign`] where something else lies at `path`, [`Error::Unsupported`] in a
-    /// pool's directory, [`Error::NoSpace`], [`Error::Io`], [`Error::SnapshotExpired`], [`Error::Stopped`], and
-    /// [`Error::Busy`]: another backup to `path` is at work. Nothing is left at `path`.
+    /// pool's directory, [`Error::Busy`]: another backup to `path` is at work; [`Error::NoSpace`],
+    /// [`Error::FileLimit`], [`Error::MemoryLimit`] (the new pool counts as a second map), [`Error::Io`];
+    /// [`Error::Corrupt`], [`Error::Poisoned`] and [`Error::SnapshotExpired`] where this map cannot be read to its end;
+    /// [`Error::Stopped`]. The backup leaves nothing at `path`.
     pub fn backup(
         &self,
         path: impl AsRef<Path>,
