@@ -47,6 +47,16 @@ static void set_number(mangrove_batch *batch, const char *key, uint64_t number) 
     need(mangrove_batch_put(batch, key, strlen(key), text, (size_t)len));
 }
 
+/* Reads a line, or as much as fits of a longer one: a word that does not fit waits for the next call, if others do. */
+static char *read_line(char *line, FILE *text) {
+    if (fgets(line, LINE_BYTES_MAX, text) == NULL) return NULL;
+    size_t len = strlen(line), end = len;
+    if (len < LINE_BYTES_MAX - 1) return line;
+    while (end > 0 && isalpha((unsigned char)line[end - 1])) end--;
+    if (end > 0 && end < len && fseek(text, -(long)(len - end), SEEK_CUR) == 0) line[end] = 0;
+    return line;
+}
+
 /* How often each word occurs in a line; the number of different words. */
 static size_t count_words(const char *line, tally *tallies) {
     size_t words = 0;
@@ -117,7 +127,7 @@ int main(int argc, char **argv) {
     static char line[LINE_BYTES_MAX];
     static tally tallies[LINE_BYTES_MAX / 2];
     mangrove_batch *batch = mangrove_batch_new();
-    while (fgets(line, sizeof line, text) != NULL) {
+    while (read_line(line, text) != NULL) {
         size_t words = count_words(line, tallies);
         for (size_t i = 0; i < words; i++) {
             char key[WORD_BYTES_MAX + 8];

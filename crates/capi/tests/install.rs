@@ -84,6 +84,10 @@ fn the_example_can_be_killed_and_counts_each_word_once() {
         kills > 0
     });
     assert!(killed, "the example was never killed: make the text longer");
+    // A line that is longer than what the example reads at once, which ends in the middle of a word.
+    std::fs::write(folder.join("line.txt"), "heron ".repeat(1000)).expect("write the text");
+    let told = said(&mut shell("./wordcount counts-line line.txt", &folder, &prefix));
+    assert_eq!(told, "1000 words, 1 different\n    1000  heron");
 }
 
 /// Runs the example and kills it, later each time, until it ends by itself. Returns how often it was killed.
