@@ -278,8 +278,9 @@ pub unsafe extern "C" fn mangrove_map_put(
 }
 
 /// As mangrove_map_put, but returns before the write is durable, whatever the durability. It becomes
-/// durable within about 100 ms (mangrove_options_set_nowait_within), or when the process returns from
-/// main or calls exit, whichever comes first; _exit and exec wait for nothing.
+/// durable within about 100 ms (mangrove_options_set_nowait_within), with interval durability within
+/// about the interval, or when the process returns from main or calls exit, whichever comes first;
+/// _exit and exec wait for nothing.
 /// Crash: a prefix of such writes is kept; mangrove_map_sync waits for all. Threads: any.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mangrove_map_put_nowait(
