@@ -37,8 +37,8 @@
 //! | | the process dies (SIGKILL) | the machine dies (panic, power) |
 //! |---|---|---|
 //! | `Durability::Sync`, medium file or dax | every acknowledged write | every acknowledged write |
-//! | `put_nowait`, `delete_nowait`, with `Sync` | a prefix of them, at most about 100 ms older than the last | the same |
-//! | `Durability::Interval(t)`, medium file | a prefix of the writes, at most `t` older than the last | the same |
+//! | `put_nowait`, `delete_nowait`, with `Sync` | a prefix, at most about 100 ms older than the last | the same |
+//! | `Durability::Interval(t)`, medium file | a prefix, at most about `t` older than the last | the same |
 //! | medium emulated on tmpfs | every acknowledged write | nothing: it is DRAM |
 
 // `reading::owned` has the only exceptions.

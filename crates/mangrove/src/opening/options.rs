@@ -40,7 +40,7 @@ pub enum Locking {
 ///     .durability(Durability::interval_ms(10))
 ///     .capacity(1 << 30)
 ///     .open(dir.join("pool"))?;
-/// map.put("k", "v")?; // durable within 10 ms
+/// map.put("k", "v")?; // written to the disk after 10 ms
 /// map.sync()?; // durable now
 /// # drop(map);
 /// # std::fs::remove_dir_all(&dir).unwrap();
