@@ -44,9 +44,11 @@ pub(super) fn at_root(
         );
         return Err(HeapError::Root { what }.into());
     }
-    let head = create(tx)?;
-    tx.set_root_bytes(name, head, ROOT_TYPE_BYTES)?;
-    Ok(head)
+    tx.whole(|tx| {
+        let head = create(tx)?;
+        tx.set_root_bytes(name, head, ROOT_TYPE_BYTES)?;
+        Ok(head)
+    })
 }
 
 /// Makes an iterator of what walks by steps; it ends with the first error.

@@ -217,6 +217,19 @@ impl<K: HeapKey, V: Pod> HeapMap<K, V> {
             tx.write(at, value)?;
             return Ok(Some(old));
         }
+        let (_, bucket) = self.table(tx)?.find(tx, hash)?;
+        if bucket.tags(tx)?.free_entry().is_some() {
+            let key = K::make(tx, key)?;
+            self.count(tx, hash, 1)?;
+            Self::put(tx, bucket, hash, key, value)?;
+        } else {
+            tx.whole(|tx| self.add(tx, hash, key, value))?;
+        }
+        Ok(None)
+    }
+
+    /// Adds a key that is not there. Where there is no space, it ends half-way.
+    fn add(self, tx: &mut Tx<'_>, hash: u64, key: &K::Query, value: V) -> Result<(), Stop> {
         let key = K::make(tx, key)?;
         let part = self.count(tx, hash, 1)?;
         loop {
@@ -224,7 +237,7 @@ impl<K: HeapKey, V: Pod> HeapMap<K, V> {
             let (slot, bucket) = table.find(tx, hash)?;
             let depth = bucket.tags(tx)?.depth();
             if Self::put(tx, bucket, hash, key, value)? {
-                return Ok(None);
+                return Ok(());
             }
             if depth < table.level() {
                 self.split(tx, table, slot, bucket)?;
@@ -233,8 +246,7 @@ impl<K: HeapKey, V: Pod> HeapMap<K, V> {
             {
                 table.double(tx)?.write(tx, self.address() + AT_TABLE)?;
             } else {
-                Self::put_in_chain(tx, bucket, hash, key, value)?;
-                return Ok(None);
+                return Self::put_in_chain(tx, bucket, hash, key, value);
             }
         }
     }
@@ -360,9 +372,11 @@ impl<K: HeapKey, V: Pod> HeapMap<K, V> {
         tx: &mut Tx<'_>,
         discard: impl FnMut(&mut Tx<'_>, V) -> Result<(), Stop>,
     ) -> Result<(), Stop> {
-        self.discard_all(tx, discard)?;
-        Counter(self.address() + AT_COUNTER).clear(tx)?;
-        self.make_table(tx)
+        tx.whole(|tx| {
+            self.discard_all(tx, discard)?;
+            Counter(self.address() + AT_COUNTER).clear(tx)?;
+            self.make_table(tx)
+        })
     }
 
     /// Frees the map. O(keys), in one transaction. A root that points to it must be removed or set anew.

@@ -10,7 +10,7 @@ use super::counter::{self, Counter};
 use super::handle::{AT_SHAPE, KIND_ORDERED, at_root, handle, shape, steps};
 use super::key::HeapKey;
 use super::node::{NodePtr, SMALL_MAX, Split};
-use super::order::EntryOrder;
+use super::order::{EntryOrder, WIDTH};
 use super::reads::Reads;
 use crate::heap::{Ptr, Stop, Tx};
 use bytemuck::Pod;
@@ -223,7 +223,7 @@ impl<K: HeapKey, V: Pod> HeapOrderedMap<K, V> {
     /// # Errors
     /// See [`HeapOrderedMap`].
     pub fn insert(self, tx: &mut Tx<'_>, key: &K::Query, value: V) -> Result<Option<V>, Stop> {
-        let (mut path, leaf) = self.path(tx, key)?;
+        let (path, leaf) = self.path(tx, key)?;
         let order = leaf.order(tx)?;
         let position = match leaf.search(tx, order, key)? {
             Ok(equal) => {
@@ -234,6 +234,27 @@ impl<K: HeapKey, V: Pod> HeapOrderedMap<K, V> {
             }
             Err(position) => position,
         };
+        if order.len() < WIDTH {
+            let key = K::make(tx, key)?;
+            self.count(tx, leaf, 1)?;
+            leaf.add_to_leaf(tx, position, key, value)?;
+        } else {
+            tx.whole(|tx| self.add(tx, path, leaf, position, key, value))?;
+        }
+        Ok(None)
+    }
+
+    /// Adds a key to a leaf, and splits the nodes on the way there that are full. Where there is no space, it ends
+    /// half-way.
+    fn add(
+        self,
+        tx: &mut Tx<'_>,
+        mut path: Path,
+        leaf: NodePtr<K, V>,
+        position: usize,
+        key: &K::Query,
+        value: V,
+    ) -> Result<(), Stop> {
         let key = K::make(tx, key)?;
         self.count(tx, leaf, 1)?;
         let mut split = leaf.add_to_leaf(tx, position, key, value)?;
@@ -242,11 +263,11 @@ impl<K: HeapKey, V: Pod> HeapOrderedMap<K, V> {
                 let Tree { root, height } = self.tree(tx)?;
                 let new = NodePtr::<K, u64>::make(tx, root as u64)?;
                 new.add_child(tx, 0, Split { separator, right })?;
-                return self.set_tree(tx, Tree { root: new.address, height: height + 1 }).map(|()| None);
+                return self.set_tree(tx, Tree { root: new.address, height: height + 1 });
             };
             split = NodePtr::<K, u64>::at(parent).add_child(tx, position, Split { separator, right })?;
         }
-        Ok(None)
+        Ok(())
     }
 
     /// Removes `key`, and returns its value. O(log keys).
@@ -403,10 +424,12 @@ impl<K: HeapKey, V: Pod> HeapOrderedMap<K, V> {
         tx: &mut Tx<'_>,
         mut discard: impl FnMut(&mut Tx<'_>, V) -> Result<(), Stop>,
     ) -> Result<(), Stop> {
-        let Tree { root, height } = self.tree(tx)?;
-        Self::fell(tx, root, height, &mut discard)?;
-        Counter(self.address() + AT_COUNTER).clear(tx)?;
-        self.plant(tx)
+        tx.whole(|tx| {
+            let Tree { root, height } = self.tree(tx)?;
+            Self::fell(tx, root, height, &mut discard)?;
+            Counter(self.address() + AT_COUNTER).clear(tx)?;
+            self.plant(tx)
+        })
     }
 
     /// Frees the map. O(keys), in one transaction. A root that points to it must be removed or set anew.

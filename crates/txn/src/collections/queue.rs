@@ -131,11 +131,12 @@ impl<T: Pod> HeapQueue<T> {
         let pushed = tx.read(self.word(AT_PUSHED))?;
         let segment = tx.read(self.word(AT_LAST))? as usize;
         let place = pushed % Self::ELEMENTS;
+        // First: where there is no space, nothing has changed.
+        let next = if place + 1 == Self::ELEMENTS { Some(Self::make_segment(tx)? as u64) } else { None };
         tx.write(Self::element(segment, place), value)?;
         tx.write(Ptr::at(segment + AT_FILLED), place + 1)?;
         tx.write(self.word(AT_PUSHED), pushed + 1)?;
-        if place + 1 == Self::ELEMENTS {
-            let next = Self::make_segment(tx)? as u64;
+        if let Some(next) = next {
             tx.write(Ptr::at(segment + AT_NEXT), next)?;
             tx.write(self.word(AT_LAST), next)?;
         }

@@ -297,6 +297,15 @@ impl Tx<'_> {
         }
     }
 
+    /// Runs `body`, which changes a structure in several steps. If it ends with a [`Stop`], what it wrote is undone: a
+    /// caller that continues and commits, for instance where there was no space, commits nothing half done.
+    pub(crate) fn whole<T>(&mut self, body: impl FnOnce(&mut Tx<'_>) -> Result<T, Stop>) -> Result<T, Stop> {
+        match self.nested(|tx| body(tx).map_err(Cancel::<Infallible>::Stop)) {
+            Err(Cancel::Stop(stop)) => Err(stop),
+            Ok(answer) => Ok(answer),
+        }
+    }
+
     /// Undoes the transaction and runs it again when something that it read has changed: `return Err(tx.retry())`.
     pub fn retry(&self) -> Stop {
         Stop(Why::Retry)

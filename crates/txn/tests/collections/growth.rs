@@ -131,6 +131,116 @@ fn types_of_every_size() {
     no_block_is_left(&heap);
 }
 
+fn has_no_space(stop: &Stop) -> bool {
+    matches!(stop.error(), Some(HeapError::Full { .. } | HeapError::NoSpace { .. }))
+}
+
+/// Takes all that is free. Returns address and bytes of each block.
+fn fill(tx: &mut Tx<'_>) -> Result<Vec<(usize, usize)>, Stop> {
+    let mut blocks = Vec::new();
+    for bytes in [1 << 20, 1 << 16, 20_000, 16_384, 4096, 2048, 1024, 512, 256, 128, 64, 32, 16] {
+        loop {
+            match tx.alloc_bytes(bytes, 16) {
+                Ok(at) => blocks.push((at, bytes)),
+                Err(stop) if has_no_space(&stop) => break,
+                Err(stop) => return Err(stop),
+            }
+        }
+    }
+    Ok(blocks)
+}
+
+/// Adds to a collection until a heap that is full but for `left` blocks of `bytes` bytes has no space. The body does
+/// not pass that on, so the transaction commits. Returns how often `add` has succeeded.
+fn add_until_full(
+    heap: &Heap,
+    bytes: usize,
+    left: usize,
+    add: impl Fn(&mut Tx<'_>, u64) -> Result<(), Stop>,
+) -> u64 {
+    let added = heap.transaction(|tx| {
+        let mut wanted = left;
+        let (free, taken): (Vec<_>, Vec<_>) = fill(tx)?.into_iter().partition(|block| {
+            let is_free = wanted > 0 && block.1 == bytes;
+            wanted -= usize::from(is_free);
+            is_free
+        });
+        assert_eq!(free.len(), left, "blocks of {bytes} bytes");
+        free.iter().try_for_each(|&(at, _)| tx.free_bytes(at))?;
+        let mut count = 0;
+        let refused = loop {
+            match add(tx, count) {
+                Ok(()) => count += 1,
+                Err(stop) => break stop,
+            }
+        };
+        if !has_no_space(&refused) {
+            return Err(refused);
+        }
+        taken.iter().try_for_each(|&(at, _)| tx.free_bytes(at))?;
+        Ok(count)
+    });
+    added.unwrap()
+}
+
+/// A body that goes on after an operation found no space commits a collection that the operation has not changed.
+#[test]
+fn an_operation_without_space_changes_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let heap = options().capacity(16 << 20).open(folder.path().join("heap")).unwrap();
+    let (map, ordered, queue) = heap
+        .transaction(|tx| {
+            let map = HeapMap::<u64, u64>::with_seed(tx, 5)?;
+            Ok((map, HeapOrderedMap::<u64, u64>::create(tx)?, HeapQueue::<u64>::create(tx)?))
+        })
+        .unwrap();
+    let key = |n: u64| n.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    let (mut in_map, mut in_order, mut pushed) = (0, 0, 0);
+    // At each number another step of a split, of a bucket or of nodes, has no space.
+    for left in 0..5 {
+        // Bytes of a bucket, of a node, of a segment.
+        let added = add_until_full(&heap, 128, left, |tx, n| {
+            map.insert(tx, &key(in_map + n), in_map + n).map(drop)
+        });
+        in_map += added;
+        let added = add_until_full(&heap, 256, left, |tx, n| {
+            ordered.insert(tx, &key(in_order + n), in_order + n).map(drop)
+        });
+        in_order += added;
+        let added = add_until_full(&heap, 512, left, |tx, n| queue.push(tx, pushed + n));
+        pushed += added;
+        heap.transaction(|tx| {
+            assert_eq!((map.len(tx)?, map.iter(tx).count() as u64), (in_map, in_map), "{left} left");
+            assert_eq!(
+                (ordered.len(tx)?, ordered.iter(tx).count() as u64),
+                (in_order, in_order),
+                "{left} left"
+            );
+            for n in 0..in_map {
+                assert_eq!(map.get(tx, &key(n))?, Some(n), "{left} left");
+            }
+            for n in 0..in_order {
+                assert_eq!(ordered.get(tx, &key(n))?, Some(n), "{left} left");
+            }
+            Ok(())
+        })
+        .unwrap();
+        assert_eq!(heap.check().unwrap(), Vec::<String>::new());
+    }
+    heap.transaction(|tx| {
+        (pushed..pushed + 100).try_for_each(|n| queue.push(tx, n))?;
+        for n in 0..pushed + 100 {
+            assert_eq!(queue.pop(tx)?, Some(n));
+        }
+        assert_eq!(queue.pop(tx)?, None);
+        map.free(tx)?;
+        ordered.free(tx)?;
+        queue.free(tx)
+    })
+    .unwrap();
+    no_block_is_left(&heap);
+}
+
 #[test]
 fn what_is_not_the_collection_is_refused() {
     let folder = tempfile::tempdir().unwrap();
