@@ -114,8 +114,9 @@ impl ArenaHeap {
     /// The pages of a range that is mapped, or, if `or_free`, mapped or free.
     fn mapped_pages(&self, address: usize, len: usize, or_free: bool) -> Result<(u64, u64), MapError> {
         let first = self.page_of(address).ok_or(MapError::NotMapped)?;
+        // Compared as pages: the address of the last one does not fit into a word for the longest lengths.
         let end = first + pages_of(len).ok_or(MapError::NotMapped)?;
-        if !address.is_multiple_of(PAGE_BYTES) || self.page_of(self.address(end - 1) as usize).is_none() {
+        if !address.is_multiple_of(PAGE_BYTES) || end > self.view.pages() {
             return Err(MapError::NotMapped);
         }
         let mut page = first;

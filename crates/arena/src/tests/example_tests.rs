@@ -257,6 +257,14 @@ fn mappings_are_split_and_joined() {
     assert_eq!(heap.unmap(&mut w, block, page), Err(MapError::NotMapped));
     assert_eq!(heap.unmap(&mut w, block + 1, page), Err(MapError::NotMapped));
     assert_eq!(heap.unmap(&mut w, heap.end_address(), page), Err(MapError::NotMapped));
+    // The end of such a range lies before its begin.
+    let at = heap.map(&mut w, 10 * page, page).unwrap() as usize;
+    for len in [usize::MAX - 2 * page, usize::MAX - page, usize::MAX] {
+        assert_eq!(heap.unmap(&mut w, at, len), Err(MapError::NotMapped), "{len:#x}");
+        assert_eq!(heap.map_again(&mut w, at, len), Err(MapError::NotMapped), "{len:#x}");
+        assert_eq!(heap.remap(&mut w, at, len, page, true), Err(MapError::NotMapped), "{len:#x}");
+    }
+    sound(&heap);
 }
 
 #[test]
