@@ -34,6 +34,10 @@ pub(super) fn at_root(
     create: impl FnOnce(&mut Tx<'_>) -> Result<usize, Stop>,
 ) -> Result<usize, Stop> {
     if let Some(head) = tx.root_bytes(name, ROOT_TYPE_BYTES)? {
+        if head == 0 {
+            let what = format!("the root {name:?} points to nothing; remove it, or set it to a collection");
+            return Err(HeapError::Root { what }.into());
+        }
         let found: u64 = tx.read(Ptr::at(head + AT_SHAPE))?;
         if found == shape {
             return Ok(head);

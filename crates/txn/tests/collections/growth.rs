@@ -183,7 +183,7 @@ fn add_until_full(
     added.unwrap()
 }
 
-/// A body that goes on after an operation found no space commits a collection that the operation has not changed.
+/// A body that continues after an operation found no space commits a collection that the operation has not changed.
 #[test]
 fn an_operation_without_space_changes_nothing() {
     let folder = tempfile::tempdir().unwrap();
@@ -199,9 +199,8 @@ fn an_operation_without_space_changes_nothing() {
     // At each number another step of a split, of a bucket or of nodes, has no space.
     for left in 0..5 {
         // Bytes of a bucket, of a node, of a segment.
-        let added = add_until_full(&heap, 128, left, |tx, n| {
-            map.insert(tx, &key(in_map + n), in_map + n).map(drop)
-        });
+        let added =
+            add_until_full(&heap, 128, left, |tx, n| map.insert(tx, &key(in_map + n), in_map + n).map(drop));
         in_map += added;
         let added = add_until_full(&heap, 256, left, |tx, n| {
             ordered.insert(tx, &key(in_order + n), in_order + n).map(drop)
@@ -257,6 +256,9 @@ fn what_is_not_the_collection_is_refused() {
     .unwrap();
     let no_collection = heap.transaction(|tx| HeapVec::<u64>::at_root(tx, "word"));
     assert!(matches!(no_collection, Err(HeapError::Root { .. })), "{no_collection:?}");
+    heap.transaction(|tx| tx.set_root("nothing", Ptr::<u64>::NULL)).unwrap();
+    let nothing = heap.transaction(|tx| HeapQueue::<u64>::at_root(tx, "nothing"));
+    assert!(matches!(nothing, Err(HeapError::Root { .. })), "{nothing:?}");
     let none = HeapVec::<u64>::zeroed();
     let used = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         heap.transaction(|tx| {
