@@ -89,18 +89,21 @@ impl ArenaHeap {
         self.take_run(w, pages)
     }
 
-    /// Takes a run of at least `pages` out of its bin, whose first `pages` are usable now. `None` also where the medium
-    /// has no space for them.
+    /// Takes a run of at least `pages` out of its bin, whose first `pages` are usable now. Where the medium has no
+    /// space for a run, it tries longer ones, which may have kept theirs. `None` also where it has none for any.
     pub(crate) fn take_run<W: Words>(
         &mut self,
         w: &mut W,
         pages: u64,
     ) -> Result<Option<(u64, u64)>, W::Stop> {
-        let Some((page, has)) = self.bin_take(w, pages)? else { return Ok(None) };
-        if self.make_usable(page + pages) && self.provide(page, pages) {
-            return Ok(Some((page, has)));
+        let mut at_least = pages;
+        while let Some((page, has)) = self.bin_take(w, at_least)? {
+            if self.make_usable(page + pages) && self.provide(page, pages) {
+                return Ok(Some((page, has)));
+            }
+            self.bin_add(w, page, has)?;
+            at_least = has + 1;
         }
-        self.bin_add(w, page, has)?;
         Ok(None)
     }
 

@@ -291,3 +291,17 @@ fn a_full_medium_moves_nothing_to_where_it_has_no_space() {
     world.verify();
     assert_eq!(world.plan().blocks(), 0);
 }
+
+#[test]
+fn a_full_medium_gives_a_longer_run_that_has_its_space() {
+    let mut world = World::new(1);
+    let pages = [20, 5, 200, 5];
+    let [short, _, long, _] = pages.map(|pages| world.heap.alloc(&mut Ignored, pages * PAGE_BYTES) as usize);
+    world.heap.free(&mut Ignored, short).unwrap();
+    world.take_free_pages();
+    world.heap.free(&mut Ignored, long).unwrap();
+    world.medium.is_full.store(true, Ordering::Relaxed);
+    let at = world.heap.alloc(&mut Ignored, 10 * PAGE_BYTES) as usize;
+    assert_eq!(at, long, "the free run of 20 pages at {short:#x} has no space, that of 200 has");
+    assert_eq!(world.heap.check(), Vec::<String>::new());
+}
