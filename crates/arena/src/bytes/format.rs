@@ -26,10 +26,15 @@ impl ArenaHeap {
         let capacity = space.capacity() / GROUP_BYTES * GROUP_BYTES;
         let front = head_offset + arena_front_bytes(capacity);
         let groups = (front + 2 * size_of::<PageGroup>() as u64).div_ceil(GROUP_BYTES);
-        let groups = groups.max(space.len() / GROUP_BYTES);
-        // Descriptions of a space that is large from the start need more than what `groups` counted.
-        let reserved = front.div_ceil(PAGE_BYTES as u64) + meta_pages(groups);
-        if groups * GROUP_BYTES > capacity || reserved + 16 > groups * GROUP_PAGES {
+        let mut groups = groups.max(space.len() / GROUP_BYTES);
+        let reserved_for = |groups| front.div_ceil(PAGE_BYTES as u64) + meta_pages(groups);
+        let has_room = |groups| reserved_for(groups) + 16 <= groups * GROUP_PAGES;
+        // Descriptions may need more: behind a long directory, or in a space that is large from the start.
+        while !has_room(groups) && groups < capacity / GROUP_BYTES {
+            groups += 1;
+        }
+        let reserved = reserved_for(groups);
+        if groups * GROUP_BYTES > capacity || !has_room(groups) {
             return Err(format!(
                 "a capacity of {} bytes is too small; give it at least {}",
                 space.capacity(),

@@ -300,6 +300,21 @@ fn a_medium_that_is_nearly_full_is_used_to_its_end() {
     sound(&heap);
 }
 
+/// The directory ends shortly before the end of a group: the descriptions do not find place behind it.
+#[test]
+fn an_arena_is_made_whatever_the_length_of_its_directory() {
+    for gib in [3_990u64, 4_000, 4_020, 4_030] {
+        let mut w = Blocks::default();
+        // More is not touched.
+        let mut space = TestSpace::new(32 << 20);
+        space.capacity = gib << 30;
+        let made = ArenaHeap::format(Box::new(space), 4096, &mut w);
+        let mut heap = made.unwrap_or_else(|what| panic!("{gib} GiB: {what}"));
+        assert!(!heap.alloc(&mut w, 100).is_null());
+        sound(&heap);
+    }
+}
+
 #[test]
 fn a_block_takes_the_free_pages_before_those_that_the_space_grows_by() {
     for (capacity, block) in [(32, 16), (32, 31), (48, 46), (64, 61)] {
