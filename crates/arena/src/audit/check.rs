@@ -9,6 +9,7 @@ use crate::bytes::layout::{
 };
 use crate::heap::ArenaHeap;
 use crate::pages::bins::bin_for_audit;
+use crate::view::ArenaView;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What an arena holds.
@@ -56,7 +57,7 @@ impl Entry {
 }
 
 impl ArenaHeap {
-    /// Counts everything. O(spans). No other thread changes the arena.
+    /// Counts everything, up to the first span that cannot be one. O(spans). No other thread changes the arena.
     #[must_use]
     pub fn stat(&self) -> ArenaStat {
         let all = self.view.pages();
@@ -64,6 +65,9 @@ impl ArenaHeap {
         let mut page = 0;
         while page < all {
             let span = Entry::of(self.view.span(page));
+            if !ArenaView::has_room(page, span.pages, all) {
+                break;
+            }
             let bytes = span.pages * PAGE_BYTES as u64;
             match span.kind {
                 kind::FREE | kind::RESERVE => stat.free_bytes += bytes,
@@ -73,14 +77,17 @@ impl ArenaHeap {
                     stat.used_bytes += bytes;
                     stat.blocks += 1;
                 }
-                _ => {
-                    let shape = &CLASSES[span.class as usize];
-                    let free: u32 = span.free.iter().map(|w| w.count_ones()).sum();
-                    stat.used_bytes += u64::from((shape.slots - free) * shape.bytes);
-                    stat.blocks += u64::from(shape.slots - free);
+                kind::SLAB => {
+                    if let Some(shape) = self.view.shape(page, span.class, span.pages, all) {
+                        let used = span.free.iter().zip(shape.all_free).map(|(free, may)| may & !free);
+                        let blocks: u32 = used.map(u64::count_ones).sum();
+                        stat.used_bytes += u64::from(blocks * shape.bytes);
+                        stat.blocks += u64::from(blocks);
+                    }
                 }
+                _ => {}
             }
-            page += span.pages.max(1);
+            page += span.pages;
         }
         stat
     }

@@ -171,6 +171,29 @@ fn an_open_arena_finds_every_wrong_bit_of_its_head() {
     assert_eq!(heap.check(), Vec::<String>::new());
 }
 
+/// A program asks a damaged arena for its figures, too: they are wrong then, but within bounds.
+#[test]
+fn figures_of_a_damaged_arena_stay_within_its_bytes() {
+    let (heap, _) = made();
+    let whole = heap.stat();
+    let mut page = 0;
+    while page < GROUP_PAGES {
+        let span = heap.view.span(page);
+        let pages = span.pages().load(Ordering::Relaxed);
+        for word in span.links[..2].iter().chain(&span.free) {
+            for bit in 0..64 {
+                let was = word.fetch_xor(1 << bit, Ordering::Relaxed);
+                let stat = heap.stat();
+                word.store(was, Ordering::Relaxed);
+                let counted = stat.used_bytes + stat.mapped_bytes + stat.free_bytes + stat.meta_bytes;
+                assert!(counted <= whole.bytes, "bit {bit} of an entry at page {page} is wrong: {stat:?}");
+            }
+        }
+        page += pages;
+    }
+    assert_eq!(heap.stat(), whole);
+}
+
 #[test]
 fn each_damage_has_its_sentence() {
     let (heap, again) = made();
