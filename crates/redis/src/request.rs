@@ -90,11 +90,13 @@ impl Request {
         request.from_file = request.directives.len();
         let mut is_first_dir = true;
         for mut words in lines(rest)? {
-            if is_first_dir && is_dir(&words) {
+            let mut parts = parts_of(&words)?;
+            if is_first_dir && is_dir(&parts) {
                 is_first_dir = false;
-                seen_from_here(&mut words)?;
+                words = seen_from_here(&parts[1])?;
+                parts[1].clone_from(&words[1]);
             }
-            request.take(&words, &mut included)?;
+            request.take(&words, &parts, &mut included)?;
         }
         if request.last("save").is_none() {
             let defaults = ["--save".to_owned(), String::new()];
@@ -141,12 +143,12 @@ impl Request {
         dirs.fold(PathBuf::from("."), |dir, (_, next)| dir.join(next)).components().collect()
     }
 
-    /// One line: a directive of Valkey's, whose words are passed on as they are, or an option of ours.
-    fn take(&mut self, words: &[String], included: &mut usize) -> Result<()> {
-        let text = words.join(" ");
-        let text = text.strip_prefix("--").unwrap_or(&text);
-        let (name, value) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
-        let value = value.trim().trim_matches(['"', '\'']);
+    /// One line: a directive of Valkey's, whose words are passed on as they are, or an option of ours. `parts` are its
+    /// name and values.
+    fn take(&mut self, words: &[String], parts: &[String], included: &mut usize) -> Result<()> {
+        let [name, values @ ..] = parts else { return Ok(()) };
+        let (name, value) = (name.as_str(), values.join(" "));
+        let value = value.as_str();
         match name {
             "durability" => self.durability = durability(value)?,
             "medium" => self.medium = Some(medium(value)?),
@@ -194,11 +196,15 @@ impl Request {
             if line.is_empty() || line.starts_with('#') {
                 continue;
             }
-            let (name, value) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
-            let value = match String::from_utf8(unquoted(value.trim())) {
+            let Some(parts) = split(line) else {
+                bail!("{}, line {number}: a quote is not closed, or text follows it at once", file.display());
+            };
+            let [name, values @ ..] = parts.as_slice() else { continue };
+            let name = String::from_utf8_lossy(name).into_owned();
+            let value = match String::from_utf8(values.join(&b' ')) {
                 Ok(value) => value,
                 Err(_) if ["dir", "include"].iter().any(|path| name.eq_ignore_ascii_case(path)) => {
-                    bail!("{}, line {number}: {} is no text", file.display(), value.trim())
+                    bail!("{}, line {number}: {line} is no text", file.display())
                 }
                 Err(other) => String::from_utf8_lossy(other.as_bytes()).into_owned(),
             };
@@ -250,28 +256,45 @@ impl Request {
     }
 }
 
-/// The value of a directive in a file as the server reads it. CONFIG REWRITE puts values into double quotes and escapes
-/// what is not ASCII.
-fn unquoted(value: &str) -> Vec<u8> {
-    let within = |quote: char| value.strip_prefix(quote)?.strip_suffix(quote);
-    if let Some(text) = within('"') {
-        return unescaped(text.as_bytes());
+/// A line divided into its words as the server does (`sdssplitargs`). A word may be in quotes, or have them behind its
+/// beginning; between double quotes a backslash escapes. None: a quote is not closed, or text follows it at once.
+/// CONFIG REWRITE puts values into double quotes and escapes what is not ASCII.
+fn split(line: &str) -> Option<Vec<Vec<u8>>> {
+    let (mut words, mut rest) = (Vec::new(), line.as_bytes());
+    loop {
+        while let [b' ' | b'\t'..=b'\r', behind @ ..] = rest {
+            rest = behind;
+        }
+        if rest.is_empty() {
+            return Some(words);
+        }
+        let mut word = Vec::new();
+        rest = loop {
+            match rest {
+                [] => break rest,
+                [b' ' | b'\n' | b'\r' | b'\t', behind @ ..] => break behind,
+                [quote @ (b'"' | b'\''), behind @ ..] => break quoted(*quote, behind, &mut word)?,
+                [byte, behind @ ..] => {
+                    word.push(*byte);
+                    rest = behind;
+                }
+            }
+        };
+        words.push(word);
     }
-    let text = within('\'').map(|text| text.replace("\\'", "'"));
-    text.unwrap_or_else(|| value.trim_matches(['"', '\'']).to_owned()).into_bytes()
 }
 
-fn unescaped(text: &[u8]) -> Vec<u8> {
-    let (mut bytes, mut rest) = (Vec::new(), text);
+/// Adds what comes before the closing quote to the word; what comes behind it.
+fn quoted<'a>(quote: u8, mut rest: &'a [u8], word: &mut Vec<u8>) -> Option<&'a [u8]> {
     loop {
         rest = match rest {
-            [] => return bytes,
-            [b'\\', b'x', high, low, behind @ ..] if hex_byte(*high, *low).is_some() => {
-                bytes.extend(hex_byte(*high, *low));
+            [] => return None,
+            [b'\\', b'x', high, low, behind @ ..] if quote == b'"' && hex_byte(*high, *low).is_some() => {
+                word.extend(hex_byte(*high, *low));
                 behind
             }
-            [b'\\', escaped, behind @ ..] => {
-                bytes.push(match *escaped {
+            [b'\\', escaped, behind @ ..] if quote == b'"' => {
+                word.push(match *escaped {
                     b'n' => b'\n',
                     b'r' => b'\r',
                     b't' => b'\t',
@@ -281,8 +304,16 @@ fn unescaped(text: &[u8]) -> Vec<u8> {
                 });
                 behind
             }
+            [b'\\', b'\'', behind @ ..] if quote == b'\'' => {
+                word.push(b'\'');
+                behind
+            }
+            [byte, behind @ ..] if *byte == quote => {
+                let is_end = matches!(behind, [] | [b' ' | b'\t'..=b'\r', ..]);
+                return is_end.then_some(behind);
+            }
             [byte, behind @ ..] => {
-                bytes.push(*byte);
+                word.push(*byte);
                 behind
             }
         };
@@ -294,20 +325,30 @@ fn hex_byte(high: u8, low: u8) -> Option<u8> {
     u8::try_from(digit(high)? * 16 + digit(low)?).ok()
 }
 
-/// Whether a line of the command line is `--dir` with one value.
-fn is_dir(words: &[String]) -> bool {
-    words.len() == 2 && words[0].eq_ignore_ascii_case("--dir")
+/// Name and values of a line of the command line. The server reads the first word as a line of a configuration file,
+/// and takes each further one as it is.
+fn parts_of(words: &[String]) -> Result<Vec<String>> {
+    let [first, further @ ..] = words else { return Ok(Vec::new()) };
+    let Some(parts) = split(first.strip_prefix("--").unwrap_or(first)) else {
+        return usage(format!("{first}: a quote is not closed, or text follows it at once"));
+    };
+    let texts = parts.into_iter().map(|part| String::from_utf8_lossy(&part).into_owned());
+    Ok(texts.chain(further.iter().cloned()).collect())
 }
 
-/// Makes the first directory of the command line absolute. The server goes into it from the one of its configuration
-/// file, which CONFIG REWRITE writes there: the same command line must lead to the same place then.
-fn seen_from_here(words: &mut [String]) -> Result<()> {
-    let absolute = std::path::absolute(&words[1]).with_context(|| format!("--dir {}", words[1]))?;
+/// Whether the parts of a line are `dir` and one value.
+fn is_dir(parts: &[String]) -> bool {
+    parts.len() == 2 && parts[0].eq_ignore_ascii_case("dir")
+}
+
+/// The first directory of the command line as words that make it absolute. The server goes into it from the one of its
+/// configuration file, which CONFIG REWRITE writes there: the same command line must lead to the same place then.
+fn seen_from_here(dir: &str) -> Result<Vec<String>> {
+    let absolute = std::path::absolute(dir).with_context(|| format!("--dir {dir}"))?;
     match absolute.into_os_string().into_string() {
-        Ok(text) => words[1] = text,
+        Ok(text) => Ok(vec!["--dir".to_owned(), text]),
         Err(other) => bail!("the directory {} is no text", other.display()),
     }
-    Ok(())
 }
 
 /// The command line as lines of a configuration, divided as Valkey does: a name alone takes the next word, whatever it
@@ -326,19 +367,23 @@ fn lines(words: &[String]) -> Result<Vec<Vec<String>>> {
                     wants_value && word.starts_with("--") && line[0].eq_ignore_ascii_case("--save");
                 if is_empty_save {
                     lines.push(vec![word.clone()]);
-                    wants_value = !word.contains(char::is_whitespace);
+                    wants_value = is_name_alone(word);
                     continue;
                 }
                 line.push(word.clone());
                 wants_value = false;
             }
             _ => {
-                wants_value = begins && !word.contains(char::is_whitespace);
+                wants_value = begins && is_name_alone(word);
                 lines.push(vec![word.clone()]);
             }
         }
     }
     Ok(lines)
+}
+
+fn is_name_alone(word: &str) -> bool {
+    split(word).is_some_and(|parts| parts.len() == 1)
 }
 
 /// A size in Valkey's notation: a number, and a unit or none.
@@ -448,6 +493,57 @@ requirepass "\xff"
         std::fs::write(&file, r#"dir "/\xff""#).unwrap();
         let error = parse(&[file.to_str().unwrap()]).unwrap_err().to_string();
         assert!(error.contains("v.conf, line 1: "), "{error}");
+    }
+
+    /// The server takes a word behind the name as it is, and the name's own word as a line of the file.
+    #[test]
+    fn a_value_of_the_command_line_is_read_as_the_server_reads_it() {
+        let cases: [(&[&str], &str); 12] = [
+            (&["--requirepass", "a b"], "a b"),
+            (&["--requirepass", " a  b "], " a  b "),
+            (&["--requirepass", "\"a\""], "\"a\""),
+            (&["--requirepass", "'"], "'"),
+            (&["--requirepass", "\\x41"], "\\x41"),
+            (&["--requirepass", ""], ""),
+            (&["--requirepass ", "--a"], "--a"),
+            (&["--requirepass 'a  b'"], "a  b"),
+            (&["--requirepass \"\\x41\\\" \""], "A\" "),
+            (&["--requirepass \"\""], ""),
+            (&["--requirepass x\"y z\""], "xy z"),
+            (&["--REQUIREPASS", "a"], "a"),
+        ];
+        for (words, value) in cases {
+            let request = parse(words).unwrap();
+            assert_eq!(request.last("requirepass"), Some(value), "{words:?}");
+            assert_eq!(request.arguments[2..], *words);
+        }
+        for words in [["--requirepass 'a"], ["--requirepass \"a\"b"], ["--requirepass \"a\\\""]] {
+            assert!(parse(&words).unwrap_err().is::<Usage>(), "{words:?}");
+        }
+    }
+
+    /// The server would work in another directory than the one that has the state.
+    #[test]
+    fn a_dir_with_spaces_and_quotes_is_the_servers() {
+        let here = std::env::current_dir().unwrap();
+        let cases: [(&[&str], &str); 3] = [
+            (&["--dir", "my data "], "my data "),
+            (&["--dir", "'data'"], "'data'"),
+            (&["--dir 'my data'"], "my data"),
+        ];
+        for (words, name) in cases {
+            let request = parse(words).unwrap();
+            assert_eq!(request.named_dir(), here.join(name));
+            assert_eq!(request.arguments[2..], ["--dir", here.join(name).to_str().unwrap()]);
+        }
+        let place = tempfile::tempdir().unwrap();
+        let file = place.path().join("v.conf");
+        std::fs::write(&file, "\"dir\" /my\" data\"\nbind \"127.0.0.1\" '::1'\n").unwrap();
+        let request = parse(&[file.to_str().unwrap()]).unwrap();
+        assert_eq!((request.last("dir"), request.last("bind")), (Some("/my data"), Some("127.0.0.1 ::1")));
+        std::fs::write(&file, "port 1\ndir \"/data\n").unwrap();
+        let error = parse(&[file.to_str().unwrap()]).unwrap_err().to_string();
+        assert!(error.contains("v.conf, line 2: "), "{error}");
     }
 
     #[test]
