@@ -367,7 +367,12 @@ int __real_trySendWriteToIOThreads(client *c);
 int __wrap_trySendWriteToIOThreads(client *c) {
     HOOKED(IO_WRITE);
     if (app && (!releasing || is_ending) && !left_out("gate") && !left_out("io-threads")) return C_ERR;
-    return __real_trySendWriteToIOThreads(c);
+    int answer = __real_trySendWriteToIOThreads(c);
+    /* The thread has no room for more jobs, and reads the client's next request. The server would send nothing now and
+     * forget the client, whose output never leaves then: it adds a client to its list with the first output only. */
+    if (app && releasing && answer != C_OK && c->io_read_state != CLIENT_IDLE && clientHasPendingReplies(c))
+        putClientInPendingWriteQueue(c);
+    return answer;
 }
 
 /* ---- wake-up and end ---- */
