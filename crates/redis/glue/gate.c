@@ -409,6 +409,16 @@ void gate_start(void) {
         die("the loop has no timer");
 }
 
+/* A client whose next request a thread has read is not written to until that is executed. No more is. */
+static void take_back_from_threads(void) {
+    listIter li;
+    listNode *ln;
+    drainIOThreadsQueue();
+    processIOThreadsWriteDone();
+    listRewind(server.clients_pending_write, &li);
+    while ((ln = listNext(&li))) ((client *)listNodeValue(ln))->io_read_state = CLIENT_IDLE;
+}
+
 /* Everything that was executed becomes durable, and every reply leaves as far as its socket takes it. */
 void gate_flush(void) {
     if (!app || inside || starting || server.in_exec || scriptIsRunning()) return;
@@ -421,8 +431,7 @@ void gate_flush(void) {
     bus_rests_on(0);
     release();
     /* A client whose output a thread is writing may have newer output. */
-    drainIOThreadsQueue();
-    processIOThreadsWriteDone();
+    take_back_from_threads();
     is_ending = true;
     let_go();
     is_ending = false;

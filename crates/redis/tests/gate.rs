@@ -247,3 +247,33 @@ fn a_shutdown_sends_what_io_threads_would_send() {
         assert!(heard == expected, "a subscriber has {} bytes of {}", heard.len(), expected.len());
     }
 }
+
+/// A client whose request an I/O thread has read is the thread's until the main thread comes to that request.
+#[test]
+fn a_shutdown_sends_the_reply_to_a_client_whose_next_request_was_read() {
+    /// Longer than the test takes: until then the batch counts as not durable.
+    const HOLD_MS: &str = "60000";
+    if !is_built() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    // One thread reads all requests, in the order in which they come, and each command is executed by itself.
+    let arguments =
+        "--io-threads 2 --events-per-io-thread 0 --prefetch-batch-max-size 0 --enable-debug-command yes";
+    let arguments: Vec<&str> = arguments.split(' ').collect();
+    let mut server = Server::serving_with(dir.path(), &arguments, &[("MANGROVE_REDIS_HOLD_MS", HOLD_MS)]);
+    let [mut waiting, mut stopping, mut sleeping] = ["PING", "PING", "PING"].map(|ping| server.send(ping));
+    for client in [&mut waiting, &mut stopping, &mut sleeping] {
+        reads(client, "+PONG\r\n");
+    }
+    waiting.write_all(b"SET key 1\r\n").unwrap();
+    std::thread::sleep(POLL * 5);
+    // What comes meanwhile is of one round.
+    sleeping.write_all(b"DEBUG SLEEP 0.5\r\n").unwrap();
+    std::thread::sleep(POLL * 5);
+    stopping.write_all(b"SHUTDOWN NOSAVE\r\n").unwrap();
+    // Where the server was so quick that it has ended, there is no next request.
+    let _ = waiting.write_all(b"PING\r\n");
+    assert!(server.child.wait().unwrap().success(), "{}", server.log());
+    reads(&mut waiting, "+OK\r\n");
+}
