@@ -419,12 +419,17 @@ static void take_back_from_threads(void) {
     while ((ln = listNext(&li))) ((client *)listNodeValue(ln))->io_read_state = CLIENT_IDLE;
 }
 
-/* Everything that was executed becomes durable, and every reply leaves as far as its socket takes it. */
+/* Before the end of the process: everything that was executed becomes durable, and every reply leaves as far as its
+ * socket takes it. If a script is cut off, what was committed before becomes durable. */
 void gate_flush(void) {
-    if (!app || inside || starting || server.in_exec || scriptIsRunning()) return;
-    collect();
-    if (dirty) take_off();
+    if (!app || inside || starting) return;
+    bool is_cut_off = server.in_exec || scriptIsRunning();
+    if (!is_cut_off) {
+        collect();
+        if (dirty) take_off();
+    }
     if (mangrove_app_sync(app) != MANGROVE_APP_OK) die("the medium failed");
+    if (is_cut_off) return;
     must_be_durable = false;
     fly_head = fly_tail;
     done_batch = open_batch - 1;

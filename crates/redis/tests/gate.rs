@@ -277,3 +277,27 @@ fn a_shutdown_sends_the_reply_to_a_client_whose_next_request_was_read() {
     assert!(server.child.wait().unwrap().success(), "{}", server.log());
     reads(&mut waiting, "+OK\r\n");
 }
+
+/// The script's own changes are in no batch then.
+#[test]
+fn a_shutdown_that_cuts_a_script_off_keeps_what_was_acknowledged_before() {
+    /// The server makes nothing durable by itself.
+    const INTERVAL: [&str; 2] = ["--durability", "interval=60000"];
+    if !is_built() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let mut server = Server::serving(dir.path(), &[&SLOW[..], &INTERVAL].concat());
+    assert_eq!(server.ask(&[b"SET", b"before", b"1"]).as_deref(), Some("+OK\r\n"));
+    let _caller = server.send("EVAL \"redis.call('SET', 'key', '1') while true do end\" 0");
+    let is_busy = (0..POLLS).any(|_| {
+        std::thread::sleep(POLL);
+        server.ask(&[b"PING"]).is_some_and(|answer| answer.starts_with("-BUSY"))
+    });
+    assert!(is_busy, "{}", server.log());
+    let _stopping = server.send("SHUTDOWN NOSAVE");
+    assert!(server.child.wait().unwrap().success(), "{}", server.log());
+    let server = Server::serving(dir.path(), &[]);
+    assert_eq!(server.ask(&[b"GET", b"before"]).as_deref(), Some("1"));
+    assert_eq!(server.ask(&[b"EXISTS", b"key"]).as_deref(), Some(":0\r\n"));
+}
