@@ -60,8 +60,11 @@ size_t gate_parked(void) { return parked; }
 
 /* ---- the medium ---- */
 
-/* For tests: a batch counts as durable only some time after its commit. A timer looks again then. */
+/* For tests: a batch counts as durable only some time after its commit, or once a file is gone. A timer looks again. */
+static bool may_hold_back(void) { return settings.hold_ms || settings.hold_file; }
+
 static bool is_held_back(monotime since) {
+    if (settings.hold_file && access(settings.hold_file, F_OK) == 0) return true;
     return settings.hold_ms && getMonotonicUs() - since < settings.hold_ms * 1000ULL;
 }
 
@@ -77,7 +80,7 @@ static void land(void) {
 static void take_off(void) {
     commit();
     /* With interval durability replies do not wait. */
-    if (!settings.interval_ms && (settings.hold_ms || mangrove_app_durable(app) < last_ticket)) {
+    if (!settings.interval_ms && (may_hold_back() || mangrove_app_durable(app) < last_ticket)) {
         flying[fly_tail % FLYING_MAX].ticket = last_ticket;
         flying[fly_tail % FLYING_MAX].since = getMonotonicUs();
         flying[fly_tail++ % FLYING_MAX].batch = open_batch;
@@ -405,7 +408,7 @@ void gate_start(void) {
     /* Not with the first client that waits: `used_memory` would grow by 64 KB in the middle of something small. */
     places_for(0);
     done_batch = open_batch - 1;
-    if (settings.hold_ms && aeCreateTimeEvent(server.el, 1, (aeTimeProc *)look_again, NULL, NULL) == AE_ERR)
+    if (may_hold_back() && aeCreateTimeEvent(server.el, 1, (aeTimeProc *)look_again, NULL, NULL) == AE_ERR)
         die("the loop has no timer");
 }
 

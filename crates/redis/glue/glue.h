@@ -67,6 +67,7 @@ typedef struct {
     int io_reads;           /* I/O threads execute reads */
     int wait_in_loop;       /* replies wait in the loop instead of being parked */
     int hold_ms;            /* a batch counts as durable so much later, for tests */
+    const char *hold_file;  /* no batch counts as durable while it is there, for tests; an absolute path */
     int fence;
     int apart;              /* the log gets what each command wrote, for measurements of deduplication */
     const char *without;    /* a hook left out, for tests of the tests */

@@ -45,6 +45,7 @@ void settings_read(void) {
     settings.log_bytes = number("MANGROVE_REDIS_LOG_BYTES");
     settings.wait_in_loop = (int)number("MANGROVE_REDIS_WAIT_IN_LOOP");
     settings.hold_ms = (int)number("MANGROVE_REDIS_HOLD_MS");
+    settings.hold_file = getenv("MANGROVE_REDIS_HOLD_FILE");
     settings.slow_ms = getenv("MANGROVE_REDIS_SLOW_MS") ? (int)number("MANGROVE_REDIS_SLOW_MS") : SLOW_MS_DEFAULT;
     settings.io_reads = !getenv("MANGROVE_REDIS_IO_READS") || number("MANGROVE_REDIS_IO_READS");
     settings.fence = (int)number("MANGROVE_REDIS_FENCE");

@@ -7,8 +7,8 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::time::{Duration, Instant};
-use support::{POLL, POLLS, Server, is_built};
+use std::time::Instant;
+use support::{POLL, POLLS, Server, comes, is_built};
 
 /// The answer to a scrape; none when no process listens at the port.
 fn scrape(port: u16) -> Option<String> {
@@ -309,12 +309,12 @@ fn a_pipeline_is_answered_as_its_commands_one_by_one_are() {
     assert!(count >= 20, "{count} keys were looked up ahead");
 }
 
-/// How long a batch counts as not durable in the tests of reads: a reply that does not wait for it comes long before.
-const HOLD_MS: u64 = 2000;
-
 /// The reads that overtake a change of other keys, and those that the change holds back, of a server with this hook
-/// left out.
-fn reads_beside_a_change(without: &[(&str, &str)]) -> (Vec<&'static str>, Vec<&'static str>) {
+/// left out. The change is held back until those that are awaited have overtaken it.
+fn reads_beside_a_change(
+    without: &[(&str, &str)],
+    awaited: &[&'static str],
+) -> (Vec<&'static str>, Vec<&'static str>) {
     const PREPARE: &str = "MSET same 1 deleted 1 {t}a 1\r\nRPUSH list a b\r\nHSET hash f 1\r\nXADD stream 1-1 f 1\r\n\
                            XGROUP CREATE stream group 0\r\nSET short 1 PX 1\r\nSET here 1";
     const CHANGE: &str = "MULTI\r\nSET new 1\r\nDEL deleted\r\nRPUSH list c\r\nHSET hash f 2\r\n\
@@ -340,10 +340,12 @@ fn reads_beside_a_change(without: &[(&str, &str)]) -> (Vec<&'static str>, Vec<&'
         "HGETALL {t}none",
     ];
     let dir = tempfile::tempdir().unwrap();
+    // While it is there no batch counts as durable.
+    let hold = dir.path().join("hold");
     let server = Server::serving_with(
         dir.path(),
         &["--enable-debug-command", "yes"],
-        &[&[("MANGROVE_REDIS_HOLD_MS", HOLD_MS.to_string().as_str())], without].concat(),
+        &[&[("MANGROVE_REDIS_HOLD_FILE", hold.to_str().unwrap())], without].concat(),
     );
     let mut prepared = server.send(&format!("DEBUG SET-ACTIVE-EXPIRE 0\r\n{PREPARE}\r\nPING"));
     let mut answers = String::new();
@@ -354,26 +356,27 @@ fn reads_beside_a_change(without: &[(&str, &str)]) -> (Vec<&'static str>, Vec<&'
         answers.push_str(std::str::from_utf8(&some[..count]).unwrap());
     }
     assert!(!answers.contains('-') || answers.contains("1-1"), "{answers}");
-    let (mut overtaking, mut held) = (Vec::new(), Vec::new());
-    // No reply that is held leaves earlier. Which of those that leave together is seen first is chance.
-    let released = Instant::now() + Duration::from_millis(HOLD_MS);
+    // The time of `short` ends.
+    std::thread::sleep(POLL);
+    std::fs::write(&hold, "").unwrap();
     let mut change = server.send(CHANGE);
-    change.set_nonblocking(true).unwrap();
     let mut asked: Vec<_> = READS.iter().map(|read| (*read, server.send(read))).collect();
     asked.iter().for_each(|(_, stream)| stream.set_nonblocking(true).unwrap());
-    let mut is_durable = false;
-    for _ in 0..POLLS {
-        if is_durable && asked.is_empty() {
-            break;
-        }
-        let answered = asked.extract_if(.., |(_, stream)| stream.read_exact(&mut [0]).is_ok());
-        let answered: Vec<_> = answered.map(|(read, _)| read).collect();
-        is_durable |= change.read_exact(&mut [0]).is_ok();
-        if Instant::now() < released { &mut overtaking } else { &mut held }.extend(answered);
+    let mut overtaking = Vec::new();
+    let have_overtaken = (0..POLLS).any(|_| {
         std::thread::sleep(POLL / 4);
+        let answered = asked.extract_if(.., |(_, stream)| stream.read_exact(&mut [0]).is_ok());
+        overtaking.extend(answered.map(|(read, _)| read));
+        awaited.iter().all(|read| overtaking.contains(read))
+    });
+    assert!(have_overtaken, "of {awaited:?} only {overtaking:?} have overtaken the change");
+    std::fs::remove_file(&hold).unwrap();
+    for stream in asked.iter_mut().map(|(_, stream)| stream).chain([&mut change]) {
+        stream.set_nonblocking(false).unwrap();
+        stream.set_read_timeout(Some(POLL * POLLS)).unwrap();
+        stream.read_exact(&mut [0]).unwrap();
     }
-    assert!(is_durable && asked.is_empty(), "unanswered: {asked:?}");
-    (overtaking, held)
+    (overtaking, asked.into_iter().map(|(read, _)| read).collect())
 }
 
 #[test]
@@ -382,19 +385,12 @@ fn a_read_waits_for_the_units_that_changed_its_keys_and_for_no_other() {
         return;
     }
     let free = ["GET absent", "GET same", "HGETALL {t}none", "MGET same same", "STRLEN same"];
-    // On a busy machine a read may be seen to be answered only when the change is durable.
-    let have_overtaken = (0..10).any(|_| {
-        let (mut overtaking, held) = reads_beside_a_change(&[]);
-        overtaking.sort_unstable();
-        assert!(overtaking.iter().all(|read| free.contains(read)), "{overtaking:?}; held: {held:?}");
-        overtaking == free
-    });
-    assert!(have_overtaken, "a read waits for a change of other keys");
+    let (mut overtaking, held) = reads_beside_a_change(&[], &free);
+    overtaking.sort_unstable();
+    assert_eq!(overtaking, free, "held: {held:?}");
     // The injected faults: a change that is not noted. `short` is deleted by the read itself, and no command names it.
     for (without, leaks) in [("blind", "GET new"), ("touch", "GET short")] {
-        let fault = [("MANGROVE_REDIS_WITHOUT", without)];
-        let has_leaked = (0..10).any(|_| reads_beside_a_change(&fault).0.contains(&leaks));
-        assert!(has_leaked, "without {without} {leaks} is held");
+        reads_beside_a_change(&[("MANGROVE_REDIS_WITHOUT", without)], &[leaks]);
     }
 }
 
@@ -442,7 +438,7 @@ fn a_long_value_that_set_has_replaced_is_freed_after_a_kill() {
     // The injected fault: the request's object itself waits to be freed, and is gone with the process. Where all was
     // freed before the kill, nothing is seen of it.
     let fault = [("MANGROVE_REDIS_WITHOUT", "grave-of-requests")];
-    let is_caught = (0..10).any(|_| frees_after_a_kill_what_set_replaced(&fault).is_err());
+    let is_caught = comes(|| frees_after_a_kill_what_set_replaced(&fault).is_err());
     assert!(is_caught, "a server that finds an object of a dead process in its state serves on");
 }
 

@@ -4,4 +4,4 @@
 
 mod server;
 
-pub(crate) use server::{CLUSTER, POLL, POLLS, Server, builds, cluster_node, is_built};
+pub(crate) use server::{CLUSTER, POLL, POLLS, Server, builds, cluster_node, comes, is_built};

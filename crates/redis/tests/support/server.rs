@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Polls at most, five minutes of them; an event that never comes fails the test.
 pub(crate) const POLLS: u32 = 15_000;
@@ -39,6 +39,17 @@ pub(crate) fn is_built() -> bool {
     let is_due = std::env::var_os("MANGROVE_TEST_WHOLE").is_some();
     assert!(is_built || !is_due, "there is no server in {}", builds().display());
     is_built
+}
+
+/// Whether it is so once within five minutes, however often it is tried: for what a thread may be too late for.
+pub(crate) fn comes(mut is_so: impl FnMut() -> bool) -> bool {
+    let begun = Instant::now();
+    while !is_so() {
+        if begun.elapsed() > POLL * POLLS {
+            return false;
+        }
+    }
+    true
 }
 
 /// Where the builds are.
