@@ -1,6 +1,7 @@
 /* Commands that change the keyspace run tracked: their `proc` in the command table is ours. */
 #include "glue.h"
 #include "quicklist.h"
+#include <limits.h>
 #include <strings.h>
 
 int commands_hooked;
@@ -105,6 +106,24 @@ static void config_set_checked(client *c) {
     real_config_set(c);
 }
 
+static serverCommandProc *real_config_rewrite;
+
+/* The file is to name the directory that has the state, wherever CONFIG SET dir has dumps written: the next start would
+ * find no state there, and begin an empty one. */
+static void config_rewrite_beside_state(client *c) {
+    char here[PATH_MAX] = "", place[PATH_MAX] = "";
+    const char *end = settings.state ? strrchr(settings.state, '/') : NULL;
+    bool has_moved = false;
+    if (end && getcwd(here, sizeof here)) {
+        snprintf(place, sizeof place, "%.*s", (int)(end - settings.state), settings.state);
+        has_moved = strcmp(here, place) != 0 && chdir(place) == 0;
+    }
+    real_config_rewrite(c);
+    if (has_moved && chdir(here) != 0)
+        SAY(LL_WARNING, "mangrove: cannot go back to the directory %s (%s): dumps are written to %s", here,
+            strerror(errno), place);
+}
+
 /* The gate holds every reply until what was executed before is durable, which is what WAITAOF 1 asks for. With
  * interval durability it does so in the round of the command: what its client wrote is durable then, whenever the
  * reply comes. */
@@ -160,10 +179,14 @@ static bool changes_keyspace(struct serverCommand *cmd) {
 }
 
 static void hook(struct serverCommand *cmd) {
-    if (cmd->proc == config_set_checked || cmd->proc == tracked_command) return;
+    if (cmd->proc == config_set_checked || cmd->proc == config_rewrite_beside_state || cmd->proc == tracked_command)
+        return;
     if (!strcasecmp(cmd->fullname, "config|set")) {
         real_config_set = cmd->proc;
         cmd->proc = config_set_checked;
+    } else if (!strcasecmp(cmd->fullname, "config|rewrite")) {
+        real_config_rewrite = cmd->proc;
+        cmd->proc = config_rewrite_beside_state;
     } else if (changes_keyspace(cmd) && !left_out("commands")) {
         if (cmd->id < 0 || cmd->id >= COMMANDS_MAX) {
             SAY(LL_WARNING, "mangrove: command number %d is out of range", cmd->id);

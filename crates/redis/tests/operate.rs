@@ -3,6 +3,7 @@
 
 mod support;
 
+use std::fs::File;
 use std::net::TcpListener;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::os::unix::net::UnixStream;
@@ -97,7 +98,7 @@ fn a_server_and_an_update_keep_each_other_out() {
     let dir = place.path().join("d");
     std::fs::create_dir(&dir).unwrap();
     let words = ["--port", "0", "--unixsocket", "s", "--dir", dir.to_str().unwrap()];
-    let update = std::fs::File::open(&dir).unwrap();
+    let update = File::open(&dir).unwrap();
     update.try_lock().unwrap();
     let output = launcher(&words, &builds(), place.path());
     assert!(!output.status.success() && text(&output).contains("an update of"), "{}", text(&output));
@@ -471,4 +472,37 @@ fn a_large_value_is_freed_in_slices_as_a_stream_and_in_a_flushed_database_too() 
         let left = counted(&server, "mangrove_arena_bytes");
         assert!(left * 10 < bytes, "{left} bytes of {bytes} are left: {script}");
     }
+}
+
+/// The next start would find no state in the directory that the file names, and serve an empty one.
+#[test]
+fn a_rewritten_configuration_names_the_directory_of_the_state_wherever_dumps_go() {
+    if !is_built() {
+        return;
+    }
+    let place = tempfile::tempdir().unwrap();
+    let [dir, dumps] = ["d", "dumps"].map(|name| place.path().canonicalize().unwrap().join(name));
+    std::fs::create_dir(&dir).unwrap();
+    std::fs::create_dir(&dumps).unwrap();
+    let conf = place.path().join("v.conf");
+    std::fs::write(&conf, format!("dir {}\nenable-protected-configs yes\n", dir.display())).unwrap();
+    let start = || {
+        let log = File::options().create(true).append(true).open(dir.join("log")).unwrap();
+        let mut launcher = Command::new(env!("CARGO_BIN_EXE_mangrove-redis"));
+        launcher.arg(&conf).args(["--port", "0", "--unixsocket", "s"]).env("MANGROVE_REDIS_BUILDS", builds());
+        launcher.current_dir(place.path()).stdout(log.try_clone().unwrap()).stderr(log);
+        let mut server = Server { child: launcher.spawn().unwrap(), dir: dir.clone() };
+        assert!(server.is_up(), "{}", server.log());
+        server
+    };
+    let server = start();
+    let dumps = dumps.to_str().unwrap();
+    let moved = server.ask(&[b"CONFIG", b"SET", b"dir", dumps.as_bytes()]);
+    assert_eq!(moved.as_deref(), Some("+OK\r\n"));
+    assert_eq!(server.ask(&[b"CONFIG", b"REWRITE"]).as_deref(), Some("+OK\r\n"));
+    assert_eq!(server.ask(&[b"SET", b"key", b"1"]).as_deref(), Some("+OK\r\n"));
+    assert_eq!(server.ask(&[b"SAVE"]).as_deref(), Some("+OK\r\n"));
+    assert!(Path::new(dumps).join("dump.rdb").exists(), "dumps go elsewhere");
+    drop(server);
+    assert_eq!(start().ask(&[b"GET", b"key"]).as_deref(), Some("1"));
 }
