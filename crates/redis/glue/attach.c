@@ -69,6 +69,9 @@ static void check_configuration(void) {
         refuse("the import of the append-only file was cut short, so the state in %s has nothing of it: start with "
                "appendonly yes to begin the import again, or move the append-only file away to start empty",
                settings.state);
+    if (!root->loaded && getenv("MANGROVE_REDIS_COPIED"))
+        refuse("the import into the state in %s was cut short, so it has nothing that an update could bring to another "
+               "build: start the server until it serves, and update then", settings.state);
     if (!root->loaded) check_import();
 }
 

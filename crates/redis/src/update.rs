@@ -19,6 +19,8 @@ const SOCKET: &str = "update.sock";
 const NO_FILE: &str = "update.aof";
 /// What a node of a cluster knows of the others: in an update nothing.
 const NODES: &str = "update.nodes";
+/// The environment tells a server that what its state has is to be copied: the glue refuses one that does not count.
+const COPIED: &str = "MANGROVE_REDIS_COPIED";
 /// No machine has this address, and a server may do without one that has a hyphen before it: it listens at no port. A
 /// node of a cluster must name one.
 const NO_ADDRESS: &str = "-192.0.2.1";
@@ -192,6 +194,10 @@ impl Server {
         server.args(["--cluster-config-file", NODES, "--cluster-port", "0", "--bind", NO_ADDRESS]);
         // Both states keep every key, whatever the configuration evicts when the server runs under it.
         server.args(["--maxmemory", "0", "--maxmemory-policy", "noeviction"]);
+        if choice.exists {
+            // Without the file that it was to import a state that does not count yet would count, and be empty.
+            server.env(COPIED, "1");
+        }
         // Users of an ACL file would shut this program out. SHUTDOWN may have another name.
         server.args(["--aclfile", "", "--shutdown-on-sigterm", "nosave"]);
         let child = beneath(&server)?.stdout(Stdio::null()).spawn().context("cannot start the server")?;

@@ -211,6 +211,26 @@ fn an_update_names_what_the_configuration_forbids_it_and_does_without_an_acl_fil
     assert!(output.status.success(), "{}", text(&output));
 }
 
+/// The update's servers know nothing of the file: the state would count from then on, and be empty.
+#[test]
+fn an_update_refuses_a_state_whose_import_was_cut_short() {
+    if !is_built() {
+        return;
+    }
+    let place = tempfile::tempdir().unwrap();
+    let dir = place.path().join("d");
+    std::fs::create_dir(&dir).unwrap();
+    std::fs::write(dir.join("dump.rdb"), "this is no dump").unwrap();
+    assert!(!Server::start(&dir, &[]).child.wait().unwrap().success());
+    let (folder, id) = two_builds(place.path());
+    let output = launcher(&["update", "--dir", dir.to_str().unwrap()], &folder, place.path());
+    assert!(!output.status.success() && text(&output).contains("was cut short"), "{}", text(&output));
+    assert!(dir.join(format!("state.{id}")).exists());
+    // The import begins again, and ends as before.
+    let mut server = Server::start(&dir, &["--builds", folder.to_str().unwrap()]);
+    assert!(!server.is_up(), "an empty state counts");
+}
+
 /// While it was down another node has taken its slots over; in the cluster it would delete their keys.
 #[test]
 fn an_update_of_a_cluster_node_stays_out_of_the_cluster_and_keeps_every_key() {
