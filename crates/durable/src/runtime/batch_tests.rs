@@ -205,6 +205,27 @@ fn with_an_interval_waits_return_at_once_and_the_descriptor_tells() {
 }
 
 #[test]
+fn after_a_refused_commit_the_descriptor_tells_of_those_before_it() {
+    for gated in [true, false] {
+        let (runtime, fake) = fake_runtime(gated);
+        let [a, ..] = cells();
+        let fd = runtime.notify_fd().unwrap();
+        fake.hold(true);
+        call(&runtime, a).unwrap();
+        let ticket = runtime.batch_commit().unwrap();
+        call(&runtime, a).unwrap();
+        fake.refuse_one();
+        runtime.batch_commit().unwrap_err();
+        assert!(!is_readable(fd, MOMENT), "gated: {gated}: nothing has become durable");
+        fake.hold(false);
+        runtime.sync().unwrap();
+        assert!(is_readable(fd, LONG), "gated: {gated}");
+        assert_eq!((take(fd), runtime.durable(), fake.survivor(a)), (1, ticket, 1));
+        assert!(!is_readable(fd, MOMENT), "once");
+    }
+}
+
+#[test]
 fn the_descriptor_tells_that_the_medium_failed_though_nothing_was_wanted() {
     for gated in [true, false] {
         let (runtime, fake) = fake_runtime(gated);

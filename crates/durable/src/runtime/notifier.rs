@@ -134,7 +134,8 @@ impl Wanted {
                     return;
                 }
             } else if executor.durable().0 <= told {
-                if executor.refusal().is_some() {
+                // After a refused commit the ones before it still become durable.
+                if medium_failed(executor) {
                     self.tell();
                     return;
                 }
