@@ -562,7 +562,7 @@ uint64_t mangrove_app_durable(const mangrove_app *app);
 // durability it returns at once (mangrove_app_sync waits in every mode).
 //
 // Errors: MANGROVE_APP_ERR_POISONED: the medium has failed, and the ticket is not durable. _BATCH: no batch
-// has this ticket. _NESTED.
+// has this ticket; a forked child. _NESTED.
 // Threads: any.
 mangrove_app_status mangrove_app_wait(const mangrove_app *app,
                                       uint64_t ticket);

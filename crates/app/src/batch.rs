@@ -68,7 +68,7 @@ pub unsafe extern "C" fn mangrove_app_durable(app: *const mangrove_app) -> u64 {
 /// durability it returns at once (mangrove_app_sync waits in every mode).
 ///
 /// Errors: MANGROVE_APP_ERR_POISONED: the medium has failed, and the ticket is not durable. _BATCH: no batch
-/// has this ticket. _NESTED.
+/// has this ticket; a forked child. _NESTED.
 /// Threads: any.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mangrove_app_wait(app: *const mangrove_app, ticket: u64) -> mangrove_app_status {

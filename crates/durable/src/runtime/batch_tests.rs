@@ -7,6 +7,7 @@
 
 use crate::runtime::fake::fake_runtime;
 use crate::{Error, Runtime, Ticket};
+use mangrove_testkit::process::in_child;
 use mangrove_tracker::will_write;
 use std::ffi::c_void;
 use std::os::fd::RawFd;
@@ -307,6 +308,28 @@ fn wrong_calls_change_nothing() {
     });
     assert_eq!(fake.groups(), 2);
     runtime.close().unwrap();
+}
+
+#[test]
+fn a_forked_child_waits_for_no_batch_of_its_parent() {
+    let (runtime, fake) = fake_runtime(true);
+    let [a, ..] = cells();
+    call(&runtime, a).unwrap();
+    let durable = runtime.batch_commit().unwrap();
+    runtime.batch_wait(durable).unwrap();
+    fake.hold(true);
+    call(&runtime, a).unwrap();
+    let ticket = runtime.batch_commit().unwrap();
+    let status = in_child(|| {
+        runtime.batch_wait(durable).unwrap();
+        let is_forked = |error: &Error| matches!(error, Error::Batch { what } if what.contains("forked"));
+        assert!(runtime.batch_wait(ticket).is_err_and(|error| is_forked(&error)));
+        assert!(runtime.wait(ticket).is_err_and(|error| is_forked(&error)));
+        assert!(runtime.failure().is_none());
+    });
+    assert_eq!(status, 0);
+    fake.hold(false);
+    runtime.batch_wait(ticket).unwrap();
 }
 
 #[test]

@@ -10,7 +10,7 @@ use crate::alloc::split_allocation;
 use crate::runtime::batch::BatchExecutor;
 use crate::{Error, Result};
 use mangrove_shadow::Ticket;
-use mangrove_sys::{EventCount, open_above_standard};
+use mangrove_sys::{EventCount, ProcessMark, open_above_standard};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
@@ -39,6 +39,8 @@ struct Wanted {
 pub(crate) struct Notifier {
     wanted: Arc<Wanted>,
     thread: Option<JoinHandle<()>>,
+    /// The process that has the thread.
+    process: ProcessMark,
     /// See [`split_allocation::forks`].
     forks: usize,
 }
@@ -74,7 +76,8 @@ impl Notifier {
         };
         let thread = mangrove_sys::without_signals(|| thread.spawn(run))
             .map_err(|e| refused("start the thread mangrove-durable", &e))?;
-        Ok(Self { wanted, thread: Some(thread), forks: split_allocation::forks() })
+        let (process, forks) = (ProcessMark::here(), split_allocation::forks());
+        Ok(Self { wanted, thread: Some(thread), process, forks })
     }
 
     /// The descriptor; it stays the notifier's.
@@ -100,6 +103,7 @@ impl Drop for Notifier {
         self.wanted.event.notify_all();
         // A forked child does not have the thread, and would wait for ever.
         if let Some(thread) = self.thread.take()
+            && self.process.is_here()
             && self.forks == split_allocation::forks()
         {
             // A panic of the thread has been printed.

@@ -14,6 +14,7 @@ use crate::stat::{Stat, StateCounts};
 use crate::{Error, Options, Result};
 use mangrove_arena::ArenaStat;
 use mangrove_shadow::Ticket;
+use mangrove_sys::ProcessMark;
 use mangrove_tracker::{Tracker, WriteSet, in_tracked_call};
 use std::ffi::{c_int, c_void};
 use std::os::fd::RawFd;
@@ -34,7 +35,9 @@ pub struct Runtime {
     notifier: OnceLock<Notifier>,
     executor: BatchExecutor,
     batch: OpenBatch,
-    /// See [`split_allocation::forks`].
+    /// The process that opened it.
+    process: ProcessMark,
+    /// See [`split_allocation::forks`]: for systems that do not tell children by the mark.
     forks: usize,
     /// Results wait for durability.
     gated: bool,
@@ -115,6 +118,7 @@ impl Runtime {
             notifier: OnceLock::new(),
             executor,
             batch: OpenBatch::default(),
+            process: ProcessMark::here(),
             forks: split_allocation::forks(),
             gated,
             new: true,
@@ -153,10 +157,12 @@ impl Runtime {
         self.refuse_child()
     }
 
-    /// Refuses a child of fork: the combiner and the log are its parent's.
+    /// Refuses a child of fork, also one that was made past the handlers of pthread_atfork (`_Fork`, clone): the
+    /// combiner and the log are its parent's.
     #[inline]
     fn refuse_child(&self) -> Result<()> {
-        if self.forks == split_allocation::forks() { Ok(()) } else { Err(forked()) }
+        let is_here = self.process.is_here() && self.forks == split_allocation::forks();
+        if is_here { Ok(()) } else { Err(forked()) }
     }
 
     /// See [`Client::read`].
@@ -362,7 +368,7 @@ impl Runtime {
     /// Waits until a result that depends on `ticket` may be reported.
     ///
     /// # Errors
-    /// The medium failed first: what depends on the ticket must not be acknowledged.
+    /// The medium failed first: what depends on the ticket must not be acknowledged. `Batch` in a forked child.
     #[inline]
     pub fn wait(&self, ticket: Ticket) -> Result<()> {
         if self.may_answer(ticket) {
@@ -373,6 +379,7 @@ impl Runtime {
 
     #[cold]
     fn wait_slow(&self, ticket: Ticket) -> Result<()> {
+        self.refuse_child()?;
         self.executor.backing().wait(ticket).map_err(|error| self.executor.fail_medium(error))
     }
 
@@ -593,13 +600,14 @@ impl Runtime {
     /// As [`Runtime::wait`], for the ticket of a batch.
     ///
     /// # Errors
-    /// As there, also with durability by interval; `Batch`, when the ticket was not given out; `Nested` inside a
-    /// command.
+    /// As there, also with durability by interval; `Batch`, when the ticket was not given out, and in a forked child,
+    /// unless the ticket was durable at the fork; `Nested` inside a command.
     pub fn batch_wait(&self, ticket: Ticket) -> Result<()> {
         outside_commands()?;
         if self.durable() >= ticket {
             return Ok(());
         }
+        self.refuse_child()?;
         let newest = self.executor.last();
         if ticket > newest {
             let what = format!("no batch has the ticket {}; the newest is {}", ticket.0, newest.0);

@@ -6,6 +6,7 @@
 )]
 
 use crate::runtime::fake::fake_runtime;
+use crate::runtime::open_batch::forked;
 use crate::{Error, Runtime};
 use mangrove_tracker::{in_tracked_call, will_write};
 use parking_lot::Mutex;
@@ -210,6 +211,28 @@ fn a_runtime_with_clients_is_not_closed() {
     assert!(error.contains("clients are still alive"), "{error}");
     drop(client);
     runtime.close().unwrap();
+}
+
+/// As by `_Fork`: no handler of pthread_atfork runs there.
+#[test]
+fn a_child_that_was_made_past_the_handlers_is_refused() {
+    let (runtime, _fake) = fake_runtime(true);
+    let mut client = runtime.client().unwrap();
+    // The child's message fits into this thread's block: a thread that it does not have may hold a lock of the heap.
+    drop(forked());
+    let flags = libc::c_long::from(libc::SIGCHLD);
+    let none: libc::c_long = 0;
+    // SAFETY: as fork(2); the child asks, and ends.
+    let child = unsafe { libc::syscall(libc::SYS_clone, flags, none, none, none, none) };
+    if child == 0 {
+        let is_refused = matches!(client.read(|| ()), Err(Error::Batch { .. }));
+        unsafe { libc::_exit(i32::from(!is_refused)) };
+    }
+    assert!(child > 0);
+    let mut status = -1;
+    assert_eq!(unsafe { libc::waitpid(child as libc::pid_t, &raw mut status, 0) }, child as libc::pid_t);
+    assert_eq!(status, 0, "the child is refused");
+    client.read(|| ()).unwrap();
 }
 
 /// Eight threads, one counter each and one for all: sums are right, and reads see whole batches.
