@@ -75,8 +75,8 @@ impl Drop for Turn {
     }
 }
 
-/// In a forked child: the thread that had the turn does not exist there.
-pub(crate) fn forget_turn() {
+/// In a forked child: the thread that had the turn does not exist there. Touches atomics only.
+pub fn forget_turn() {
     WRITES.store(null_mut(), Ordering::Relaxed);
     OWNER.store(0, Ordering::Relaxed);
 }

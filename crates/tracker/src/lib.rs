@@ -40,6 +40,8 @@ mod tracker;
 mod verify;
 mod write_set;
 
+#[doc(hidden)]
+pub use active::forget_turn;
 pub use active::{in_tracked_call, will_write};
 pub use compiler::Compiler;
 pub use error::{Error, Result};

@@ -152,6 +152,8 @@ unsafe extern "C" fn after_fork_in_child() {
     FORKS.fetch_add(1, Ordering::Relaxed);
     // The threads that were freeing blocks, or made frees wait, are the parent's.
     REGIONS.iter().for_each(|region| region.freeing.store(0, Ordering::Relaxed));
+    // So is the thread in a tracked call; trackers but the recompiler have no handler of their own.
+    mangrove_tracker::forget_turn();
     leave();
 }
 

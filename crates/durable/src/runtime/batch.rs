@@ -13,13 +13,14 @@ use crate::alloc::split_allocation;
 use crate::runtime::backing::Backing;
 use crate::{Error, Result};
 use mangrove_shadow::Ticket;
+use mangrove_sys::ProcessMark;
 use mangrove_tracker::{Tracker, WriteSet};
 use parking_lot::Mutex;
 use std::cell::UnsafeCell;
 use std::ffi::c_void;
-use std::ptr::NonNull;
+use std::ptr::{NonNull, null_mut};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 
 /// A write command. It is tracked, and runs on the thread that combines.
 pub type Command = unsafe extern "C" fn(*mut c_void);
@@ -87,9 +88,46 @@ pub(crate) struct BatchExecutor {
 // SAFETY: only `execute` and the calls of an open batch touch `writes`, and their caller is alone.
 unsafe impl Sync for BatchExecutor {}
 
-/// One tracked call runs at a time in a process, however many runtimes there are. All of them share the translated
-/// code; the number counts the libraries that had been unloaded when that code was last forgotten.
-static TRACKED: Mutex<u64> = Mutex::new(0);
+/// One tracked call runs at a time in a process, however many runtimes there are.
+struct Tracked {
+    process: ProcessMark,
+    /// All of them share the translated code; the number counts the libraries that had been unloaded when that code was
+    /// last forgotten.
+    forgotten: Mutex<u64>,
+}
+
+/// Made at the first command of a process, and never freed: a thread that a forked child does not have may hold the
+/// lock of its parent's.
+static TRACKED: AtomicPtr<Tracked> = AtomicPtr::new(null_mut());
+
+/// The lock of this process.
+#[inline]
+fn tracked() -> &'static Mutex<u64> {
+    // Acquire, with the Release in `make_tracked`.
+    let present = TRACKED.load(Ordering::Acquire);
+    // SAFETY: null, or never freed.
+    match unsafe { present.as_ref() } {
+        Some(tracked) if tracked.process.is_here() => &tracked.forgotten,
+        _ => make_tracked(present),
+    }
+}
+
+/// As `tracked`, where `present` is none or that of a parent.
+#[cold]
+fn make_tracked(present: *mut Tracked) -> &'static Mutex<u64> {
+    let made = Tracked { process: ProcessMark::here(), forgotten: Mutex::new(0) };
+    let made = Box::into_raw(Box::new(made));
+    match TRACKED.compare_exchange(present, made, Ordering::AcqRel, Ordering::Acquire) {
+        // SAFETY: just made, and from now on never freed.
+        Ok(_) => unsafe { &(*made).forgotten },
+        Err(other) => {
+            // SAFETY: just made, and known only here.
+            drop(unsafe { Box::from_raw(made) });
+            // SAFETY: another thread of this process has made it, and it is never freed.
+            unsafe { &(*other).forgotten }
+        }
+    }
+}
 
 impl BatchExecutor {
     pub(crate) fn new(tracker: Box<dyn Tracker>, backing: Box<dyn Backing>, writes: WriteSet) -> Self {
@@ -287,7 +325,7 @@ impl BatchExecutor {
     #[inline]
     fn enter<R>(&self, writes: &mut WriteSet, work: impl FnOnce(&mut WriteSet) -> R) -> Result<R> {
         let backing = self.backing();
-        let mut forgotten = TRACKED.lock();
+        let mut forgotten = tracked().lock();
         // SAFETY: valid until `leave`.
         let entered = unsafe { backing.enter(writes) }?;
         if entered.unloaded > *forgotten {
