@@ -137,7 +137,9 @@ void exact_kernel(void *a) {
     struct sockaddr_un name = {.sun_family = AF_UNIX}; length = sizeof name; /* the kernel chooses names of 8 bytes */
     if (bind(from, (void *)&name, sizeof name.sun_family) || bind(to, (void *)&name, sizeof name.sun_family) ||
         getsockname(to, (void *)&name, &length) || sendto(from, "named", 5, 0, (void *)&name, length) != 5 ||
-        recvmsg(to, (struct msghdr *)(exact_area + 3200), 0) != 5) abort();
+        recvmsg(to, (struct msghdr *)(exact_area + 3200), 0) != 5 ||
+        sendto(from, "named", 5, 0, (void *)&name, length) != 5 ||
+        recvmmsg(to, (struct mmsghdr *)(exact_area + 3584), 1, 0, 0) != 1) abort();
     close(from); close(to);
     close(fd); close(p[0]); close(p[1]); close(sv[0]); close(sv[1]);
 }
@@ -152,6 +154,8 @@ void exact_prepare(void *a) {
             (struct mmsghdr){.msg_hdr = {.msg_iov = &parts[i], .msg_iovlen = 1}};
     *(struct msghdr *)(exact_area + 3200) = (struct msghdr){
         .msg_name = exact_area + 3072, .msg_namelen = 4, .msg_iov = &parts[2], .msg_iovlen = 1};
+    *(struct mmsghdr *)(exact_area + 3584) = (struct mmsghdr){.msg_hdr = {
+        .msg_name = exact_area + 3456, .msg_namelen = 4, .msg_iov = &parts[2], .msg_iovlen = 1}};
 }
 /* Stores as told, each of a kind and a width; 0, 0, 0 ends the list. */
 char exact_large[1 << 19] __attribute__((aligned(4096))); struct exact_store { int kind, offset, len; };

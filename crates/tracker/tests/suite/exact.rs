@@ -5,7 +5,7 @@ use super::library::Library;
 use mangrove_tracker::{Tracker, WriteSet};
 
 /// Offset and bytes of what `exact_kernel` in libc.c has the kernel write into `exact_area`.
-pub(crate) const WRITTEN: [(usize, usize); 13] = [
+pub(crate) const WRITTEN: [(usize, usize); 17] = [
     // revents, twice
     (64 + 6, 2),
     (72 + 6, 2),
@@ -25,6 +25,11 @@ pub(crate) const WRITTEN: [(usize, usize); 13] = [
     (3072, 4),
     (3200 + 8, 4),
     (3200 + 40, 12),
+    // the same, of one of several messages, and its msg_len
+    (3456, 4),
+    (3584 + 8, 4),
+    (3584 + 40, 12),
+    (3584 + 56, 4),
 ];
 
 /// Makes the calls and returns what went wrong.

@@ -9,6 +9,24 @@ use crate::write_set::write_set::Event;
 use std::mem::offset_of;
 
 const R9: u8 = 9;
+/// Messages of one recvmmsg whose space for a name is remembered.
+const MESSAGES_MAX: usize = 1024;
+
+/// Lengths of socket addresses and options before a call: the kernel writes no more than that, though it may say more
+/// afterwards.
+struct LengthsBefore {
+    by_argument: [usize; 6],
+    /// Of the sender's name of each message of recvmmsg. A name has fewer than 255 bytes.
+    names: Option<[u8; MESSAGES_MAX]>,
+}
+
+impl LengthsBefore {
+    /// The most bytes that the kernel writes of the name in a message.
+    fn of_name(&self, message: usize) -> usize {
+        let names = self.names.as_ref();
+        names.and_then(|names| names.get(message)).map_or(usize::MAX, |&bytes| usize::from(bytes))
+    }
+}
 
 impl RecompilerState {
     /// Makes the system call that the program's registers describe; it returns to `next`.
@@ -49,16 +67,20 @@ impl RecompilerState {
 
     /// Makes the call. It writes `outs`, or `otherwise` if it fails.
     fn make_plain(&mut self, number: i64, args: [u64; 6], outs: &[Out], otherwise: &[Out]) -> i64 {
-        // Socket lengths before the call: the kernel writes no more than that, though it may say more afterwards.
-        let mut before = [0usize; 6];
+        let mut before = LengthsBefore { by_argument: [0; 6], names: None };
         for out in outs {
             let (from, offset) = match out.1 {
                 Size::Socket(at) | Size::SocketOption(at) => (usize::from(at), 0),
                 Size::Message => (usize::from(out.0), offset_of!(libc::msghdr, msg_namelen) as u64),
+                Size::Messages if args[usize::from(out.0)] != 0 => {
+                    let at = usize::from(out.0);
+                    before.names = Some(name_lengths(args[at], args[at + 1] as u32 as usize));
+                    continue;
+                }
                 _ => continue,
             };
             if args[from] != 0 {
-                before[from] = read_u32(args[from] + offset);
+                before.by_argument[from] = read_u32(args[from] + offset);
             }
         }
         // SAFETY: the program's own call with its own arguments.
@@ -72,7 +94,7 @@ impl RecompilerState {
         result
     }
 
-    fn record_out(&mut self, out: Out, args: &[u64; 6], result: i64, before: &[usize; 6]) {
+    fn record_out(&mut self, out: Out, args: &[u64; 6], result: i64, before: &LengthsBefore) {
         let addr = args[usize::from(out.0)] as usize;
         let arg = |at: u8| args[usize::from(at)] as usize;
         let got = result.max(0) as usize;
@@ -91,19 +113,21 @@ impl RecompilerState {
             }
             Size::Bits(at) => ((arg(at) as i32).max(0) as usize).div_ceil(64) * 8,
             Size::Pages(at) => arg(at).div_ceil(4096),
-            Size::Socket(at) => read_u32(args[usize::from(at)]).min(before[usize::from(at)]),
+            Size::Socket(at) => read_u32(args[usize::from(at)]).min(before.by_argument[usize::from(at)]),
             Size::SocketOption(at) => {
-                read_u32(args[usize::from(at)]).min(before[usize::from(at)])
+                read_u32(args[usize::from(at)]).min(before.by_argument[usize::from(at)])
                     * socket_option_unit(arg(1), arg(2))
             }
             Size::Vector(at) => return self.record_vector(addr, arg(at), got),
-            Size::Message => return self.record_message(addr, got, before[usize::from(out.0)]),
+            Size::Message => {
+                return self.record_message(addr, got, before.by_argument[usize::from(out.0)]);
+            }
             Size::Messages | Size::MessageLengths => {
                 for idx in 0..got {
                     let header = addr + idx * size_of::<libc::mmsghdr>();
                     let length = header + offset_of!(libc::mmsghdr, msg_len);
                     if out.1 == Size::Messages {
-                        self.record_message(header, read_u32(length as u64), usize::MAX);
+                        self.record_message(header, read_u32(length as u64), before.of_name(idx));
                     }
                     self.record(length, 4);
                 }
@@ -339,6 +363,16 @@ impl RecompilerState {
             self.flush();
         }
     }
+}
+
+/// The space for a name in each of the first of `count` mmsghdr at `headers`.
+fn name_lengths(headers: u64, count: usize) -> [u8; MESSAGES_MAX] {
+    let mut lengths = [0; MESSAGES_MAX];
+    let at = |message: usize| message * size_of::<libc::mmsghdr>() + offset_of!(libc::msghdr, msg_namelen);
+    for (message, length) in lengths.iter_mut().enumerate().take(count) {
+        *length = read_u32(headers + at(message) as u64).min(255) as u8;
+    }
+    lengths
 }
 
 /// Whether a descriptor is open for writing; true if the kernel does not say.
