@@ -285,6 +285,14 @@ impl Pool {
         matches!(&self.backing, Backing::Bulk(medium) if !medium.is_finished())
     }
 
+    /// Ends a load, if this pool is filled without a log: when this returns, no thread of the pool reads the region any
+    /// more. Without a checkpoint before it nothing is left of the load. In a child of fork it does nothing.
+    pub fn end_load(&mut self) {
+        if matches!(self.backing, Backing::Bulk(_)) && self.is_ours() {
+            self.stop();
+        }
+    }
+
     /// True when opened read-only.
     #[must_use]
     pub fn is_read_only(&self) -> bool {

@@ -494,6 +494,14 @@ impl Shadow {
         self.pool.as_ref().is_some_and(Pool::is_loading)
     }
 
+    /// Ends a load without a log, if there is one: when this returns, no thread of the shadow reads the working copy
+    /// any more. Without a checkpoint before it nothing is left of the load.
+    pub fn end_load(&mut self) {
+        if let Some(pool) = &mut self.pool {
+            pool.end_load();
+        }
+    }
+
     /// Applies one batch of durable atomic groups to the durable copy, as the replayer does. False when there was
     /// nothing to do, or the medium replays by itself.
     pub fn replay(&self) -> bool {

@@ -515,10 +515,13 @@ impl Backing for State {
     fn close(self: Box<Self>) -> Result<()> {
         let freed = self.commit_deferred().and_then(|()| self.release_at_closing());
         let returns_memory = self.returns_memory;
-        let (shadow, registration, view) = self.without_heap()?;
-        if !returns_memory && shadow.is_loading() {
-            // The end of a load reads the working copy. Closing returns the error.
-            let _ = shadow.checkpoint();
+        let (mut shadow, registration, view) = self.without_heap()?;
+        if !returns_memory {
+            if shadow.is_loading() {
+                // The end of a load reads the working copy. Closing returns the error.
+                let _ = shadow.checkpoint();
+            }
+            shadow.end_load();
         }
         // SAFETY: no command runs.
         let parked = if returns_memory { None } else { unsafe { park_working_copy(&shadow) }.ok() };
@@ -537,7 +540,9 @@ impl Backing for State {
 
     fn give_up(self: Box<Self>) {
         // The caller reports the error that led here, so this one is dropped.
-        let Ok((shadow, registration, view)) = self.without_heap() else { return };
+        let Ok((mut shadow, registration, view)) = self.without_heap() else { return };
+        // Its threads read the working copy.
+        shadow.end_load();
         let is_kept = registration.is_kept();
         let retired = registration.retire(view);
         // SAFETY: no command runs.
