@@ -24,7 +24,8 @@ fn the_version_in_the_header_is_the_crates() {
 }
 
 /// The malloc family of the process, which the library stands in front of, and related functions.
-const INTERPOSED: [&str; 18] = [
+const INTERPOSED: [&str; 19] = [
+    "dlclose",
     "fork",
     "malloc",
     "calloc",
@@ -64,6 +65,6 @@ fn every_entry_point_is_guarded() {
         &["guard(", "set_option!(guard, "],
         &["Nothing here can panic", "give(", "take_back(", "concat!(", "LAST.try_with"],
         // The C library's own names, which run where nothing may allocate.
-        &["interpose.rs", "fork.rs"],
+        &["interpose.rs", "fork.rs", "unload.rs"],
     );
 }

@@ -644,6 +644,18 @@ fn a_command_may_unload_a_library() {
     assert!(told.contains("read 1"), "{told}");
 }
 
+/// Its destructor frees what its variable leads to, and that variable stays part of the state.
+#[test]
+fn what_a_library_frees_when_it_is_unloaded_is_there_when_it_comes_back() {
+    for how in ["unload", "drop"] {
+        let plugins = Plugins::new();
+        compile_plugin(&plugins.scratch.path().join("holder.so"), &["-DHOLDS"]);
+        plugins.does(&format!("open load:holder.so call {how} idle grow kill"));
+        let told = plugins.does("open load:holder.so read kill");
+        assert!(told.contains("read 1"), "{how}: {told}");
+    }
+}
+
 #[test]
 fn addresses_that_are_taken_are_told() {
     let scratch = tempfile::tempdir().expect("a scratch directory");

@@ -5,3 +5,4 @@ mod fork;
 pub(super) mod heap;
 pub(super) mod interpose;
 mod next_symbol;
+mod unload;

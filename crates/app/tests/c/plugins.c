@@ -2,7 +2,8 @@
  * where the library was), call (a command that calls the library), idle (one that does not), fill (one that writes to
  * all of that memory), read, wait, kill; drop (a command that calls the library and unloads it); keep (a command that
  * keeps the address of the library's function), kept (what that function returns); meet:PATH (a command that keeps
- * that address of a library which another thread loads meanwhile); openB and callB, the same with another state. */
+ * that address of a library which another thread loads meanwhile); grow (a command that allocates blocks); last (the
+ * process ends by a command that does); openB and callB, the same with another state. */
 #include <dlfcn.h>
 #include <link.h>
 #include <mangrove_app.h>
@@ -27,6 +28,8 @@ static struct {
 } library;
 static int (*kept)(const char *);
 static int count;
+static char *volatile grown;
+static mangrove_app_client *last_client;
 static volatile int is_inside, is_loaded;
 
 static void look(void *ctx) {
@@ -48,6 +51,7 @@ static void process(void *ctx) {
         }
         kept = library.plugged;
     }
+    for (int i = 0; i < 64 && strcmp(call->step, "grow") == 0; i++) grown = memset(malloc(4000), 9, 4000);
     if (strcmp(call->step, "fill") == 0) memset(library.start, 7, library.end - library.start);
     count++;
 }
@@ -95,6 +99,11 @@ static void fine(mangrove_app_status status) {
     exit(2);
 }
 
+static void grow_last(void) {
+    struct call call = {"grow", 0};
+    if (mangrove_app_cmd(last_client, &call) != MANGROVE_APP_OK) _Exit(5);
+}
+
 int main(int argc, char **argv) {
     mangrove_app_callbacks callbacks = {.bytes = sizeof callbacks, .process = process};
     mangrove_app *app, *app_b;
@@ -110,6 +119,9 @@ int main(int argc, char **argv) {
         } else if (strcmp(call.step, "open") == 0) {
             fine(mangrove_app_open(argv[1], NULL, &callbacks, &app));
             fine(mangrove_app_client_new(app, &client));
+            last_client = client;
+        } else if (strcmp(call.step, "last") == 0) {
+            if (atexit(grow_last) != 0) exit(6);
         } else if (strcmp(call.step, "openB") == 0) {
             char path[4096];
             snprintf(path, sizeof path, "%s.b", argv[1]);

@@ -7,7 +7,8 @@
 //!    inside, a thread that commits.
 //! 2. A persistent block that is freed outside a command is freed when the next command begins. So the free is part
 //!    of a batch: it is never durable by itself, and never lost while the process lives. When the process ends
-//!    (`watch_end`) such frees do nothing: destructors of globals free what the next start has to find.
+//!    (`watch_end`) such frees do nothing: destructors of globals free what the next start has to find. Nor do those of
+//!    a library's destructors while it is unloaded, also inside a command.
 //! 3. The code that malloc runs here allocates nothing, takes no lock and uses no thread-local storage: each of the
 //!    three may call malloc. Growing the arena, which does all three, is the exception: it runs in `outside`, so its
 //!    own allocations are the process's. A free outside commands may wait until memory has been given back; the thread
@@ -154,6 +155,10 @@ unsafe extern "C" fn after_fork_in_child() {
     REGIONS.iter().for_each(|region| region.freeing.store(0, Ordering::Relaxed));
     // So is the thread in a tracked call; trackers but the recompiler have no handler of their own.
     mangrove_tracker::forget_turn();
+    if !is_unloading() {
+        UNLOADS.store(0, Ordering::Relaxed);
+        UNLOADER.store(0, Ordering::Relaxed);
+    }
     leave();
 }
 
@@ -173,6 +178,27 @@ pub(crate) fn watch_end() {
 extern "C" fn process_ends() {
     // Relaxed: the destructors run on this thread. What others free may be freed or not.
     ENDS.store(true, Ordering::Relaxed);
+}
+
+/// The mark of the thread that unloads a library, and in how many calls it does; 0: none.
+static UNLOADER: AtomicUsize = AtomicUsize::new(0);
+static UNLOADS: AtomicUsize = AtomicUsize::new(0);
+
+/// Runs `work`, which unloads a library. What the library's destructors free stays in use: its variables stay part of
+/// the state as commands left them, and may lead there.
+pub fn unloading<R>(work: impl FnOnce() -> R) -> R {
+    mangrove_arena_begin_unloading();
+    let result = work();
+    mangrove_arena_end_unloading();
+    result
+}
+
+/// Whether the calling thread runs the destructors of a library that is unloaded.
+#[inline]
+fn is_unloading() -> bool {
+    // Relaxed: a thread finds its own mark only if it stored that.
+    let unloader = UNLOADER.load(Ordering::Relaxed);
+    unloader != 0 && unloader == thread_mark()
 }
 
 /// The registration of a closed state: its memory is still there, and frees of its blocks do nothing.
@@ -428,7 +454,7 @@ pub(crate) fn with_writes<R>(work: impl FnOnce(&mut Reports<'_>) -> R) -> R {
 /// The functions below are *leaves* for a tracker: they report what they write, and may run untracked. Each with its
 /// name, for messages.
 #[must_use]
-pub fn leaves() -> [(usize, &'static str); 6] {
+pub fn leaves() -> [(usize, &'static str); 8] {
     [
         (mangrove_arena_alloc as *const () as usize, "mangrove_arena_alloc"),
         (mangrove_arena_alloc_zeroed as *const () as usize, "mangrove_arena_alloc_zeroed"),
@@ -436,6 +462,8 @@ pub fn leaves() -> [(usize, &'static str); 6] {
         (mangrove_arena_adopt as *const () as usize, "mangrove_arena_adopt"),
         (mangrove_arena_free as *const () as usize, "mangrove_arena_free"),
         (mangrove_arena_usable as *const () as usize, "mangrove_arena_usable"),
+        (mangrove_arena_begin_unloading as *const () as usize, "mangrove_arena_begin_unloading"),
+        (mangrove_arena_end_unloading as *const () as usize, "mangrove_arena_end_unloading"),
     ]
 }
 
@@ -519,6 +547,9 @@ pub unsafe extern "C" fn mangrove_arena_free(block: *mut u8) {
         // SAFETY: as in `mangrove_arena_alloc`.
         let (heap, mut writes) = unsafe { mine() };
         if heap.holds(block as usize) {
+            if is_unloading() {
+                return;
+            }
             if let Err(why) = heap.free(&mut writes, block as usize) {
                 fatal("free", block as usize, why);
             }
@@ -569,6 +600,30 @@ pub fn alloc_denser(plan: &mut MovePlan, block: *const u8) -> *mut u8 {
     with_command(|heap, writes| heap.alloc_denser(writes, plan, block as usize))
 }
 
+/// Begins what `unloading` does. A leaf: where this library is linked statically, its variables are the program's, and
+/// what a command writes to those is part of its state.
+#[inline(never)]
+extern "C" fn mangrove_arena_begin_unloading() {
+    let me = thread_mark();
+    // Another thread that unloads has the dynamic linker's lock, for which this one would wait, too. Acquire, with the
+    // Release in `mangrove_arena_end_unloading`.
+    while UNLOADER.load(Ordering::Relaxed) != me
+        && UNLOADER.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed).is_err()
+    {
+        std::thread::yield_now();
+    }
+    // Relaxed: only the thread that unloads counts. A destructor may unload another library.
+    UNLOADS.fetch_add(1, Ordering::Relaxed);
+}
+
+/// Ends it. A leaf, too.
+#[inline(never)]
+extern "C" fn mangrove_arena_end_unloading() {
+    if UNLOADS.fetch_sub(1, Ordering::Relaxed) == 1 {
+        UNLOADER.store(0, Ordering::Release);
+    }
+}
+
 fn view(address: usize) -> Option<&'static ArenaView> {
     // SAFETY: a registered view stays valid until its registration is dropped, after which no block of it is used.
     owner(address).and_then(|region| unsafe { region.view.load(Ordering::Relaxed).as_ref() })
@@ -577,8 +632,9 @@ fn view(address: usize) -> Option<&'static ArenaView> {
 #[cold]
 fn defer(block: usize) {
     let Some(region) = owner(block) else { return };
-    if region.heap.load(Ordering::Acquire).is_null() || ENDS.load(Ordering::Relaxed) {
-        // Its state was closed, or the process ends: most likely a destructor of a global runs at exit.
+    if region.heap.load(Ordering::Acquire).is_null() || ENDS.load(Ordering::Relaxed) || is_unloading() {
+        // Its state was closed, or the process ends: most likely a destructor of a global runs at exit. Or of a library
+        // that is unloaded.
         return;
     }
     if view(block).is_none_or(|view| view.usable_bytes(block).is_none()) {
