@@ -657,6 +657,15 @@ fn what_a_library_frees_when_it_is_unloaded_is_there_when_it_comes_back() {
 }
 
 #[test]
+fn what_a_late_library_frees_at_the_end_of_the_process_is_there_at_the_next_start() {
+    let plugins = Plugins::new();
+    compile_plugin(&plugins.scratch.path().join("holder.so"), &["-DHOLDS"]);
+    plugins.does("last open load:holder.so call");
+    let told = plugins.does("open load:holder.so read kill");
+    assert!(told.contains("read 1"), "{told}");
+}
+
+#[test]
 fn addresses_that_are_taken_are_told() {
     let scratch = tempfile::tempdir().expect("a scratch directory");
     let program = compile("c/addresses.c", scratch.path(), "addresses", &["-DBUILD=1"]);

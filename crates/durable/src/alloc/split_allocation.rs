@@ -175,6 +175,13 @@ pub(crate) fn watch_end() {
     HOOKED.call_once(|| _ = unsafe { libc::atexit(process_ends) });
 }
 
+/// As `watch_end`, when a library has come: globals of it were made later than the first call, and what the latest call
+/// registered runs first. The caller is outside commands.
+pub(crate) fn watch_end_again() {
+    // SAFETY: as in `watch_end`.
+    unsafe { libc::atexit(process_ends) };
+}
+
 extern "C" fn process_ends() {
     // Relaxed: the destructors run on this thread. What others free may be freed or not.
     ENDS.store(true, Ordering::Relaxed);

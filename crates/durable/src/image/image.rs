@@ -679,6 +679,7 @@ impl State {
         parts.table_is_old |= refreshed.came;
         if refreshed.came || refreshed.went {
             self.variables_changed.store(true, Ordering::Relaxed);
+            split_allocation::watch_end_again();
             let arrived = parts.modules.arrived()?;
             // SAFETY: no command runs; nothing uses a library's variables between its load and the next call, by the
             // contract of loading it late.
