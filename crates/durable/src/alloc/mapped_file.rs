@@ -89,6 +89,21 @@ impl MappedFile {
     }
 }
 
+/// Files of a locale, each a category; that of messages has a folder of its own.
+const LOCALE_CATEGORIES: [&str; 11] = [
+    "LC_ADDRESS",
+    "LC_COLLATE",
+    "LC_CTYPE",
+    "LC_IDENTIFICATION",
+    "LC_MEASUREMENT",
+    "LC_MONETARY",
+    "LC_NAME",
+    "LC_NUMERIC",
+    "LC_PAPER",
+    "LC_TELEPHONE",
+    "LC_TIME",
+];
+
 /// Whether libc maps this file to look something up: locales, translations, character sets, the list of libraries,
 /// answers of name service daemons.
 fn is_libcs_data(path: &str) -> bool {
@@ -96,7 +111,7 @@ fn is_libcs_data(path: &str) -> bool {
     let parent = folder.rsplit('/').next().unwrap_or(folder);
     ["locale-archive", "gconv-modules.cache", "ld.so.cache", "SYS_LC_MESSAGES"].contains(&name)
         || ["LC_MESSAGES", "nscd"].contains(&parent)
-        || name.starts_with("LC_")
+        || LOCALE_CATEGORIES.contains(&name)
         || folder.ends_with("/sss/mc")
 }
 
@@ -121,6 +136,7 @@ mod tests {
             ("gconv/ISO8859-15.so", FilePurpose::LibcsLibrary),
             ("lib/libnss_dns.so.2", FilePurpose::LibcsLibrary),
             ("locale/data", FilePurpose::Content),
+            ("data/LC_2026.bin", FilePurpose::Content),
             ("lib/libz.so.1", FilePurpose::Content),
         ] {
             let path = folder.path().join(name);
