@@ -463,9 +463,9 @@ mangrove_app_status mangrove_app_open(const char *path,
                                       mangrove_app **out);
 
 // Makes everything durable, brings the data file up to date, and closes the state. NULL is fine. After
-// MANGROVE_APP_ERR_IN_USE (clients are alive), _BATCH (a batch is open) and _NESTED the application is still
-// open. After every other result it is gone, and after an error the next opening recovers. Not to be called
-// while another thread uses it.
+// MANGROVE_APP_ERR_IN_USE (clients are alive), _BATCH (a batch is open, or this process is a forked child) and
+// _NESTED the application is still open. After every other result it is gone, and after an error the next opening
+// recovers. Not to be called while another thread uses it.
 mangrove_app_status mangrove_app_close(mangrove_app *app);
 
 // True when mangrove_app_open made the state rather than found one. False for NULL. Threads: any.

@@ -94,9 +94,9 @@ pub unsafe extern "C" fn mangrove_app_open(
 }
 
 /// Makes everything durable, brings the data file up to date, and closes the state. NULL is fine. After
-/// MANGROVE_APP_ERR_IN_USE (clients are alive), _BATCH (a batch is open) and _NESTED the application is still
-/// open. After every other result it is gone, and after an error the next opening recovers. Not to be called
-/// while another thread uses it.
+/// MANGROVE_APP_ERR_IN_USE (clients are alive), _BATCH (a batch is open, or this process is a forked child) and
+/// _NESTED the application is still open. After every other result it is gone, and after an error the next opening
+/// recovers. Not to be called while another thread uses it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mangrove_app_close(app: *mut mangrove_app) -> mangrove_app_status {
     guard(|| {
@@ -105,6 +105,10 @@ pub unsafe extern "C" fn mangrove_app_close(app: *mut mangrove_app) -> mangrove_
         }
         // SAFETY: a living object of this library, which no other thread uses now.
         let handle = unsafe { &*app };
+        if let Ok(runtime) = handle.runtime() {
+            // Before anything waits for a lock, or ends what is the parent's, such as the name of a socket.
+            runtime.refuse_child()?;
+        }
         let (clients, inside) = handle.in_use();
         if inside || !handle.is_open.load(Ordering::Relaxed) {
             return Err(Error::Nested.into());

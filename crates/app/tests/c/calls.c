@@ -98,6 +98,12 @@ int main(int argc, char **argv) {
         ANSWERS(MANGROVE_APP_ERR_BATCH, mangrove_app_checkpoint(app));
         ANSWERS(MANGROVE_APP_ERR_BATCH, mangrove_app_compact(app));
         SAYS("forked");
+        mangrove_app_client *none;
+        ANSWERS(MANGROVE_APP_ERR_BATCH, mangrove_app_client_new(app, &none));
+        /* The application stays. */
+        ANSWERS(MANGROVE_APP_ERR_BATCH, mangrove_app_close(app));
+        SAYS("forked");
+        ANSWERS(MANGROVE_APP_ERR_BATCH, mangrove_app_sync(app));
         _exit(5);
     }
     int ended = 0;

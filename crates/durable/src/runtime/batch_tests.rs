@@ -325,6 +325,7 @@ fn a_forked_child_waits_for_no_batch_of_its_parent() {
         let is_forked = |error: &Error| matches!(error, Error::Batch { what } if what.contains("forked"));
         assert!(runtime.batch_wait(ticket).is_err_and(|error| is_forked(&error)));
         assert!(runtime.wait(ticket).is_err_and(|error| is_forked(&error)));
+        assert!(runtime.client().is_err_and(|error| is_forked(&error)));
         assert!(runtime.failure().is_none());
     });
     assert_eq!(status, 0);

@@ -129,7 +129,7 @@ impl Runtime {
     /// A new client.
     ///
     /// # Errors
-    /// `TooManyClients` beyond 2^26 at a time; `Nested` inside a command.
+    /// `TooManyClients` beyond 2^26 at a time; `Nested` inside a command; `Batch` in a forked child.
     pub fn client(self: &Arc<Self>) -> Result<Client> {
         outside_commands()?;
         Ok(Client { runtime: Arc::clone(self), slot: self.join()? })
@@ -137,11 +137,16 @@ impl Runtime {
 
     /// Takes a slot in the combiner. It lives as long as the runtime; `leave` gives it back.
     pub(crate) fn join(&self) -> Result<NonNull<ClientSlot<Job>>> {
+        // A thread that the child does not have may hold the lock of the slots.
+        self.refuse_child()?;
         self.combiner.join().map(NonNull::from).ok_or(Error::TooManyClients)
     }
 
     pub(crate) fn leave(&self, slot: &ClientSlot<Job>) {
-        self.combiner.leave(slot);
+        // As in `join`.
+        if self.refuse_child().is_ok() {
+            self.combiner.leave(slot);
+        }
     }
 
     /// Refuses a call that would wait for itself: in a command of any state, since that state's next command may wait
@@ -159,8 +164,12 @@ impl Runtime {
 
     /// Refuses a child of fork, also one that was made past the handlers of pthread_atfork (`_Fork`, clone): the
     /// combiner and the log are its parent's.
+    ///
+    /// # Errors
+    /// `Batch` in such a child.
+    #[doc(hidden)]
     #[inline]
-    fn refuse_child(&self) -> Result<()> {
+    pub fn refuse_child(&self) -> Result<()> {
         let is_here = self.process.is_here() && self.forks == split_allocation::forks();
         if is_here { Ok(()) } else { Err(forked()) }
     }
@@ -785,6 +794,6 @@ impl Client {
 
 impl Drop for Client {
     fn drop(&mut self) {
-        self.runtime.combiner.leave(self.slot());
+        self.runtime.leave(self.slot());
     }
 }
