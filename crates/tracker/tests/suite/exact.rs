@@ -52,7 +52,21 @@ pub(crate) fn check(library: &Library, tracker: &dyn Tracker) -> Vec<String> {
     if found != expected {
         wrong.push(format!("{found:?}, not {expected:?}"));
     }
+    wrong.extend(check_discard(library, tracker));
     wrong
+}
+
+/// Memory that the kernel makes zero has changed, also in part of an exact range.
+fn check_discard(library: &Library, tracker: &dyn Tracker) -> Option<String> {
+    let area = library.address("exact_large").addr();
+    let mut writes = WriteSet::new(32).expect("a block size");
+    writes.set_exact(&[(area + 4000, 8192)]);
+    // SAFETY: a test program's function.
+    let result =
+        unsafe { tracker.call(&mut writes, library.function("exact_discard"), std::ptr::null_mut()) };
+    let exact = writes.exact().to_vec();
+    let is_whole = result.is_ok() && exact == [(area + PAGE, 8192 - 96)];
+    (!is_whole).then(|| format!("discarded memory: {result:?}, {exact:?} of {area:#x}"))
 }
 
 const LARGE_BYTES: usize = 1 << 19;

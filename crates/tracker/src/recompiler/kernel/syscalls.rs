@@ -335,7 +335,11 @@ impl RecompilerState {
                 Event::Break { old: old.next_multiple_of(4096), new: result.next_multiple_of(4096) }
             }
             _ => match args[2] as i32 {
-                libc::MADV_DONTNEED | libc::MADV_FREE | libc::MADV_REMOVE => Event::Discard { addr, len },
+                libc::MADV_DONTNEED | libc::MADV_FREE | libc::MADV_REMOVE => {
+                    // Zeros, or a file's bytes, have come without a store.
+                    self.record(addr, len);
+                    Event::Discard { addr, len }
+                }
                 _ => return,
             },
         };
