@@ -88,8 +88,9 @@ impl Notifier {
     /// Has the thread make `ticket` durable, and tell.
     #[inline]
     pub(crate) fn want(&self, ticket: Ticket) {
-        // SeqCst, and the swap below: the thread sees the ticket, or this sees that it sleeps (`sleep`).
-        self.wanted.ticket.store(ticket.0, Ordering::SeqCst);
+        // SeqCst, and the swap below: the thread sees the ticket, or this sees that it sleeps (`sleep`). The greatest:
+        // the thread that committed next may have been here before this one.
+        self.wanted.ticket.fetch_max(ticket.0, Ordering::SeqCst);
         if self.wanted.sleeps.load(Ordering::SeqCst) && self.wanted.sleeps.swap(false, Ordering::SeqCst) {
             self.wanted.event.notify_all();
         }
@@ -192,4 +193,25 @@ fn event_descriptor() -> io::Result<OwnedFd> {
 
 fn refused(doing: &str, error: &io::Error) -> Error {
     Error::Io { doing: doing.into(), code: error.raw_os_error(), message: error.to_string() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_older_ticket_takes_no_newer_one_back() {
+        let wanted = Arc::new(Wanted {
+            descriptor: event_descriptor().unwrap(),
+            ticket: AtomicU64::new(0),
+            sleeps: AtomicBool::new(false),
+            stops: AtomicBool::new(false),
+            event: EventCount::new(),
+        });
+        let (process, forks) = (ProcessMark::here(), split_allocation::forks());
+        let notifier = Notifier { wanted: Arc::clone(&wanted), thread: None, process, forks };
+        notifier.want(Ticket(2));
+        notifier.want(Ticket(1));
+        assert_eq!(wanted.ticket.load(Ordering::SeqCst), 2);
+    }
 }
