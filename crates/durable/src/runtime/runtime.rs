@@ -20,7 +20,7 @@ use std::ffi::{c_int, c_void};
 use std::os::fd::RawFd;
 use std::path::Path;
 use std::ptr::NonNull;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{Ordering, fence};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// A program's durable state, open. Reads run in parallel on the memory itself. Writes run in batches, and the
@@ -641,12 +641,13 @@ impl Runtime {
         // SAFETY: the runtime is in an Arc, so the executor stays where it is until `close` or the last drop, which
         // drop the notifier first.
         let notifier = unsafe { Notifier::start(&raw const self.executor, self.gated) }?;
-        let descriptor = notifier.descriptor();
+        let notifier = self.notifier.get_or_init(|| notifier);
+        // A commit beside this one sees the notifier, or this sees the commit (whose fence is the combiner's release).
+        fence(Ordering::SeqCst);
         if self.durable() < self.executor.last() {
             notifier.want(self.executor.last());
         }
-        let _ = self.notifier.set(notifier);
-        Ok(descriptor)
+        Ok(notifier.descriptor())
     }
 
     /// Counters and state. In a forked child the counters of the state are 0.
