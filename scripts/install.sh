@@ -85,7 +85,7 @@ if [ -e "$built/libmangrove_c.so" ]; then
 fi
 if [ -e "$built/libmangrove_app.so" ]; then
     install_one mangrove_app mangrove_app app 'mangrove_app_*' \
-        malloc calloc realloc reallocarray free memalign aligned_alloc posix_memalign valloc pvalloc malloc_usable_size malloc_trim dlclose fork pthread_key_create pthread_key_delete \
+        malloc calloc realloc reallocarray free free_sized free_aligned_sized memalign aligned_alloc posix_memalign valloc pvalloc malloc_usable_size malloc_trim dlclose fork pthread_key_create pthread_key_delete \
         mangrove_tracker_thread mangrove_tracker_store
 fi
 if [ -e "$built/libmangrove_leveldb.so" ]; then

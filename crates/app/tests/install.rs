@@ -2,11 +2,33 @@
 
 mod common;
 
-use common::{libraries, root, run, shell};
+use common::{LIBRARY, libraries, root, run, shell};
+use mangrove_testkit::command::said;
+use std::collections::BTreeSet;
+use std::path::Path;
 use std::process::Command;
 
 /// The build line in the README of examples/kv, without the compiler's other flags.
 const BUILD: &str = "cc -O2 -pthread kv.c local.c $(pkg-config --cflags --libs mangrove_app) -o kv_local";
+
+/// A function that the static library lacks is the C library's there, which cannot free a block of the state.
+#[test]
+fn both_libraries_stand_in_front_of_the_same_functions() {
+    let scratch = tempfile::tempdir().expect("a scratch directory");
+    run(Command::new(root().join("scripts/install.sh"))
+        .arg(scratch.path())
+        .arg(libraries())
+        .env_remove("DESTDIR"));
+    let names = |option: &str, library: &Path| -> BTreeSet<String> {
+        let table = said(Command::new("nm").args([option, "--defined-only"]).arg(library));
+        let names = table.lines().filter_map(|l| l.split_whitespace().nth(2));
+        let names = names.map(|name| name.split('@').next().unwrap_or(name).to_owned());
+        names.filter(|name| !name.starts_with("mangrove_")).collect()
+    };
+    let shared = names("-D", &LIBRARY.shared());
+    assert!(shared.contains("malloc") && shared.contains("fork"), "{shared:?}");
+    assert_eq!(names("-g", &scratch.path().join("lib/libmangrove_app.a")), shared);
+}
 
 #[test]
 fn what_is_installed_builds_and_runs_the_example() {
