@@ -18,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -100,11 +101,11 @@ typedef struct client {
 
 static mangrove_app *app;
 static client *clients;
-static int poller, listener, notified;
+static int poller, listener, notified, ending;
 static bool wrote;      /* a batch is open */
 static bool executable; /* a request is there and has room for its reply */
 static uint64_t newest; /* the ticket of the last commit */
-static volatile sig_atomic_t stopped;
+static bool stopped;    /* SIGTERM has come */
 
 static void die(const char *what) {
     fprintf(stderr, "%s: %s\n", what, mangrove_app_last_error());
@@ -231,6 +232,7 @@ static void one_round(void) {
     for (int i = 0; i < count; i++) {
         uint64_t told;
         if (events[i].data.ptr == &listener) accept_one();
+        else if (events[i].data.ptr == &ending) stopped = true;
         else if (events[i].data.ptr != &notified) receive(events[i].data.ptr, events[i].events);
         else if (read(notified, &told, sizeof told) == sizeof told) look_for_an_error();
     }
@@ -275,9 +277,15 @@ static void no_clients(void *ctx) {
     (void)ctx; /* every write is a call of a batch */
 }
 
-static void stop(int signal) {
-    (void)signal;
-    stopped = 1;
+/* From now on SIGTERM is an event of the loop: a handler could run just before the loop waits. */
+static void watch_for_the_end(void) {
+    sigset_t term;
+    sigemptyset(&term);
+    sigaddset(&term, SIGTERM);
+    sigprocmask(SIG_BLOCK, &term, NULL);
+    ending = signalfd(-1, &term, SFD_NONBLOCK | SFD_CLOEXEC);
+    if (ending < 0) perror("signalfd"), exit(1);
+    watch(ending, &ending);
 }
 
 int main(int argc, char **argv) {
@@ -293,8 +301,8 @@ int main(int argc, char **argv) {
     mangrove_app_options_free(options);
     the_bank = *mangrove_app_root(app, 0);
 
-    signal(SIGTERM, stop);
     poller = epoll_create1(EPOLL_CLOEXEC);
+    watch_for_the_end();
     listen_at(argv[2]);
     notified = mangrove_app_notify_fd(app);
     if (notified < 0) die("mangrove_app_notify_fd");

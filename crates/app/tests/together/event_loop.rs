@@ -245,15 +245,30 @@ fn a_client_that_reads_late_gets_every_reply() {
     serving.kill();
 }
 
+/// The example with one part changed, in `scratch`.
+fn changed(part: &str, other: &str, scratch: &Path) -> PathBuf {
+    let source = std::fs::read_to_string(root().join("examples/loop/server.c")).expect("UTF-8");
+    assert_eq!(source.matches(part).count(), 1, "{part}");
+    let changed = scratch.join("server.c");
+    std::fs::write(&changed, source.replace(part, other)).expect("writes");
+    link(&[changed], &scratch.join("loop"))
+}
+
+/// SIGTERM comes just before the server waits for events, of which there are none.
+#[test]
+fn a_server_that_is_told_to_end_before_it_waits_ends() {
+    let scratch = tempfile::tempdir().expect("a scratch directory");
+    let program = changed("epoll_wait(poller,", "raise(SIGTERM) ? -1 : epoll_wait(poller,", scratch.path());
+    let mut serving = Serving::start(&program, scratch.path());
+    wait_until("an end", || serving.child.try_wait().expect("a child").is_some());
+    assert!(serving.child.wait().expect("ends").success(), "an orderly end");
+}
+
 /// The example with one line changed for the worse. How many kills a fault needs depends on the machine; each ends the
 /// search that meets it.
 fn planted(good: &str, bad: &str) -> Result<(), String> {
     let scratch = tempfile::tempdir().expect("a scratch directory");
-    let source = std::fs::read_to_string(root().join("examples/loop/server.c")).expect("UTF-8");
-    assert_eq!(source.matches(good).count(), 1, "{good}");
-    let changed = scratch.path().join("server.c");
-    std::fs::write(&changed, source.replace(good, bad)).expect("writes");
-    let program = link(&[changed], &scratch.path().join("loop"));
+    let program = changed(good, bad, scratch.path());
     rounds(&program, scratch.path(), 300)
 }
 
