@@ -40,9 +40,11 @@
  *
  * Threads.  "any" means that any number of threads may call it on the same handle at the same time.
  *   "one at a time" means that several threads may use the handle, but no two of them at once.
+ *   pthread_cancel ends a thread at its first cancellation point after the call that it is in, which
+ *   for mangrove_app_serve means after mangrove_app_stop.
  *
- * Callbacks.  No C++ exception and no longjmp may leave a callback. A write's process() may run on
- *   another thread than its client's. Inside process() of a write, calls of this library that
+ * Callbacks.  No C++ exception, no longjmp and no pthread_exit may leave a callback. A write's process()
+ *   may run on another thread than its client's. Inside process() of a write, calls of this library that
  *   return a status return MANGROVE_APP_ERR_NESTED, except mangrove_app_stop and a mangrove_app_stat
  *   that does not ask for used_bytes.
  *

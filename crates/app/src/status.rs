@@ -1,6 +1,6 @@
 //! The results of calls, the messages that go with errors, and the guard that stops panics.
 
-use mangrove_cabi::{BadArgument, LastError, stop_panics};
+use mangrove_cabi::{BadArgument, LastError, stop_panics_and_cancellation};
 use mangrove_durable::Error;
 use std::ffi::{CStr, c_char};
 
@@ -154,9 +154,9 @@ pub(crate) fn remember(failure: &Failure) -> mangrove_app_status {
 }
 
 /// Runs the body of an entry point. Its error becomes this thread's last error; a panic stops here and
-/// becomes `MANGROVE_APP_ERR_INTERNAL`.
+/// becomes `MANGROVE_APP_ERR_INTERNAL`. A cancellation waits until it has ended.
 pub(crate) fn guard(body: impl FnOnce() -> Answer) -> mangrove_app_status {
-    match stop_panics(body) {
+    match stop_panics_and_cancellation(body) {
         Ok(Ok(())) => MANGROVE_APP_OK,
         Ok(Err(failure)) => remember(&failure),
         Err(panic) => remember(&Failure::new(MANGROVE_APP_ERR_INTERNAL, panic)),

@@ -21,6 +21,13 @@ fn calls() {
 }
 
 #[test]
+fn cancelled() {
+    let scratch = tempfile::tempdir().expect("a scratch directory");
+    let program = build("cancelled", scratch.path());
+    run(Command::new(program).arg(scratch.path().join("s")));
+}
+
+#[test]
 fn words() {
     let scratch = tempfile::tempdir().expect("a scratch directory");
     let program = build("words", scratch.path());
