@@ -5,9 +5,15 @@ use crate::callbacks::CallbackService;
 use crate::status::mangrove_app_status::*;
 use crate::status::{Failure, guard, mangrove_app_status};
 use mangrove_cabi::{handle, text};
+use mangrove_durable::{Error, route};
 use mangrove_serve::Server;
 use std::ffi::{CString, c_char};
 use std::sync::{Arc, PoisonError};
+
+/// Refuses a call from inside a command, before it makes or takes anything.
+fn outside_commands() -> Result<(), Failure> {
+    if route::is_inside() || route::in_tracked_call() { Err(Error::Nested.into()) } else { Ok(()) }
+}
 
 /// Listens at `address`: "HOST:PORT" (port 0: the system chooses, see mangrove_app_address) or
 /// "unix:PATH" (a socket file that a crash left is replaced). May be called several times before
@@ -23,6 +29,7 @@ pub unsafe extern "C" fn mangrove_app_listen(
         // SAFETY: passed on from the caller.
         let (app, address) = unsafe { (handle(app, "app")?, text(address, "address")?) };
         let address = address.to_str().map_err(|_| Failure::invalid("'address' is not UTF-8"))?;
+        outside_commands()?;
         let mut serving = app.serving.lock().unwrap_or_else(PoisonError::into_inner);
         if serving.served {
             let what = "the application has served already; close it and open it again";
@@ -71,10 +78,13 @@ pub unsafe extern "C" fn mangrove_app_serve(app: *const mangrove_app) -> mangrov
     guard(|| {
         // SAFETY: passed on from the caller.
         let app = unsafe { handle(app, "app") }?;
+        outside_commands()?;
         let server = {
             let mut serving = app.serving.lock().unwrap_or_else(PoisonError::into_inner);
-            serving.served |= serving.server.is_some();
-            serving.server.take()
+            // One that listens nowhere, since no address could be opened, stays for the next address.
+            let listens = !serving.addresses.is_empty();
+            serving.served |= listens;
+            if listens { serving.server.take() } else { None }
         };
         let Some(server) = server else {
             let what = "the application listens nowhere; call mangrove_app_listen first";

@@ -7,7 +7,7 @@
 static int answer, recovered;
 static mangrove_app *app, *twin;
 static mangrove_app_client *client, *second;
-static int nested[6];
+static int nested[8];
 static long counter;
 
 static int init_state(void *user) {
@@ -32,7 +32,9 @@ static void nest(void *ctx) {
     nested[2] = mangrove_app_sync(app);
     nested[3] = mangrove_app_checkpoint(app);
     nested[4] = mangrove_app_close(app);
-    nested[5] = mangrove_app_root(app, 3) != NULL;
+    nested[5] = mangrove_app_listen(app, "127.0.0.1:0");
+    nested[6] = mangrove_app_serve(app);
+    nested[7] = mangrove_app_root(app, 3) != NULL;
     counter++;
 }
 
@@ -78,8 +80,8 @@ int main(int argc, char **argv) {
 
     /* From inside commands. */
     OK(mangrove_app_write(client, nest, &two));
-    for (int i = 0; i < 5; i++) CHECK(nested[i] == MANGROVE_APP_ERR_NESTED);
-    CHECK(nested[5]);
+    for (int i = 0; i < 7; i++) CHECK(nested[i] == MANGROVE_APP_ERR_NESTED);
+    CHECK(nested[7]);
     OK(mangrove_app_read(client, nest_in_read, &two));
     CHECK(nested[0] == MANGROVE_APP_ERR_NESTED);
     OK(mangrove_app_read(second, read_counter, &seen));

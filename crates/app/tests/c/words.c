@@ -39,6 +39,12 @@ int main(int argc, char **argv) {
     CHECK(mangrove_app_last_os_error() == ENOENT);
     OK(mangrove_app_sync(app));
     CHECK(mangrove_app_last_os_error() == ENOENT);
+    /* Nothing was served, so the next address may be a right one. */
+    ANSWERS(MANGROVE_APP_ERR_SERVER, mangrove_app_serve(app));
+    SAYS("listens nowhere");
+    char address[108];
+    CHECK((size_t)snprintf(address, sizeof address, "unix:%s.socket", argv[1]) < sizeof address);
+    OK(mangrove_app_listen(app, address));
     ANSWERS(MANGROVE_APP_ERR_INVALID_ARGUMENT, mangrove_app_sync(NULL));
     CHECK(mangrove_app_last_os_error() == 0);
     OK(mangrove_app_close(app));
