@@ -59,8 +59,8 @@
  * Processes.  Handles do not survive fork() in the child; let it exec or _exit. On a disk, writes of
  *   the child to them fail with a message and change nothing of the parent's. On every medium each call
  *   of the child on a heap, except mangrove_heap_base, fails with MANGROVE_ERR_UNSUPPORTED.
- *   Neither C++ exceptions nor longjmp may leave a callback. (The body of a transaction may be left in any
- *   way: see mangrove_tx_body.)
+ *   No C++ exception, no longjmp and no pthread_exit may leave a callback. (The body of a transaction may be
+ *   left in any way: see mangrove_tx_body.)
  *
  * Signals.  A call on a heap by a signal handler that has interrupted its thread in another call on a
  *   heap returns MANGROVE_ERR_TX_MISPLACED, and nothing happened. A handler must not call the
@@ -1334,7 +1334,8 @@ mangrove_status mangrove_tx_read(mangrove_tx *tx,
 // Copies `len` bytes from the caller's memory at `from` into the heap, from `at` on. Others see them when
 // the transaction has committed; bytes beside them are not stored to. Any alignment. Time: in proportion
 // to `len`. Write to blocks that you have allocated: the heap's own words lie between them, and a write to those
-// damages the heap. Threads: the one that runs the body.
+// damages the heap. `from` is not in the heap: read what lies there with mangrove_tx_read first.
+// Threads: the one that runs the body.
 mangrove_status mangrove_tx_write(mangrove_tx *tx,
                                   void *at,
                                   const void *from,

@@ -39,7 +39,8 @@ pub unsafe extern "C" fn mangrove_tx_read(
 /// Copies `len` bytes from the caller's memory at `from` into the heap, from `at` on. Others see them when
 /// the transaction has committed; bytes beside them are not stored to. Any alignment. Time: in proportion
 /// to `len`. Write to blocks that you have allocated: the heap's own words lie between them, and a write to those
-/// damages the heap. Threads: the one that runs the body.
+/// damages the heap. `from` is not in the heap: read what lies there with mangrove_tx_read first.
+/// Threads: the one that runs the body.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mangrove_tx_write(
     tx: *mut mangrove_tx,
