@@ -82,6 +82,9 @@ int main(int argc, char **argv) {
     signal(SIGTERM, stop);
     signal(SIGINT, stop);
     must(mangrove_app_serve(app));
+    /* No handler may use what is closed. From here on a second signal ends the process, which loses nothing. */
+    signal(SIGTERM, SIG_DFL);
+    signal(SIGINT, SIG_DFL);
     must(mangrove_app_close(app));
     return 0;
 }

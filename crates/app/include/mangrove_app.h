@@ -607,7 +607,8 @@ const char *mangrove_app_address(const mangrove_app *app,
 mangrove_app_status mangrove_app_serve(const mangrove_app *app);
 
 // Ends mangrove_app_serve: no new clients; requests that were received in full are processed, and their
-// replies sent, first. Async-signal-safe. Does nothing when nothing listens. Threads: any.
+// replies sent, first. Async-signal-safe; let no handler call it once mangrove_app_close has begun. Does nothing when
+// nothing listens. Threads: any.
 void mangrove_app_stop(const mangrove_app *app);
 
 // Fills `out`, `bytes` being sizeof(mangrove_app_counters) as the caller's header has it. If used_bytes is

@@ -96,7 +96,8 @@ pub unsafe extern "C" fn mangrove_app_serve(app: *const mangrove_app) -> mangrov
 }
 
 /// Ends mangrove_app_serve: no new clients; requests that were received in full are processed, and their
-/// replies sent, first. Async-signal-safe. Does nothing when nothing listens. Threads: any.
+/// replies sent, first. Async-signal-safe; let no handler call it once mangrove_app_close has begun. Does nothing when
+/// nothing listens. Threads: any.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mangrove_app_stop(app: *const mangrove_app) {
     // Nothing here can panic. SAFETY: NULL or a living object of this library.

@@ -1,12 +1,13 @@
 //! The key-value example, killed after so many acknowledgements and started again: what was acknowledged is there,
 //! nothing is there in part, and the histories of clients are linearizable across the crashes.
 
-use crate::common::{build, build_example, output, told};
+use crate::common::{build, build_example, link, output, root, told};
 use mangrove_crashlab::linear::{KeyOperation, What, explain};
 use mangrove_testkit::command::{Victim, wait_until};
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
@@ -250,4 +251,29 @@ fn a_pipeline_is_answered_in_order_and_survives() {
     }
     serving.child.kill().expect("SIGKILL");
     serving.child.wait().expect("ends");
+}
+
+/// The server is told to end before it serves, and once more when the application is closed and gone.
+#[test]
+fn a_second_signal_uses_nothing_that_is_closed() {
+    let (scratch, kv) = (tempfile::tempdir().expect("a scratch directory"), root().join("examples/kv"));
+    for header in ["kv.h", "glue.h"] {
+        std::fs::copy(kv.join(header), scratch.path().join(header)).expect("copies");
+    }
+    let mut text = std::fs::read_to_string(kv.join("server.c")).expect("UTF-8");
+    let (serve, close) = ("must(mangrove_app_serve(app));", "must(mangrove_app_close(app));");
+    for (call, more) in [
+        (serve, format!("raise(SIGTERM);\n    {serve}")),
+        (close, format!("{close}\n    puts(\"closed\");\n    fflush(stdout);\n    raise(SIGTERM);")),
+    ] {
+        assert_eq!(text.matches(call).count(), 1, "{call}");
+        text = text.replace(call, &more);
+    }
+    let server = scratch.path().join("server.c");
+    std::fs::write(&server, text).expect("writes");
+    let program = link(&[kv.join("kv.c"), server], &scratch.path().join("kv"));
+    let address = format!("unix:{}", scratch.path().join("door").display());
+    let output = output(&program, &[&address], &scratch.path().join("s"));
+    assert!(output.stdout.ends_with(b"closed\n"), "{}", told(&output));
+    assert_eq!(output.status.signal(), Some(libc::SIGTERM), "{}", told(&output));
 }
