@@ -58,14 +58,14 @@ pub enum mangrove_status {
     MANGROVE_ERR_POISONED = -14,
     /// More changed since the snapshot than it may hold; take a new one.
     MANGROVE_ERR_SNAPSHOT_EXPIRED = -15,
-    /// The progress callback stopped the call. Nothing is left of it.
+    /// The callback stopped the call. Nothing is left of it.
     MANGROVE_ERR_STOPPED = -16,
     /// The operating system refused; mangrove_last_os_error() has its number.
     MANGROVE_ERR_IO = -17,
     /// malloc() had no memory for the result, or the process may not have as much memory as the pool needs. A
     /// call that reads, or that grows the pool, changed nothing.
     MANGROVE_ERR_NO_MEMORY = -18,
-    /// Snapshots or iterators of the map are still alive. Nothing happened.
+    /// Snapshots or iterators of the map are still alive, or a transaction on the heap is open. Nothing happened.
     MANGROVE_ERR_IN_USE = -19,
     /// A bug in Mangrove. The map stays usable; please report the message.
     MANGROVE_ERR_INTERNAL = -20,
@@ -75,8 +75,9 @@ pub enum mangrove_status {
     /// The log failed when other threads could see the transaction already: a crash may undo it. Nothing more
     /// becomes durable; close the heap and open it again.
     MANGROVE_ERR_IN_DOUBT = -22,
-    /// The transaction has ended, or is another thread's; or the call would begin a transaction inside another
-    /// one on the same heap, or comes from a destructor of a thread that is ending. Nothing happened.
+    /// The transaction has ended, or is another thread's; or the call cannot be made inside a transaction on the
+    /// same heap, or comes from a destructor of a thread that is ending, or from a signal handler that has
+    /// interrupted the library. Nothing happened.
     MANGROVE_ERR_TX_MISPLACED = -23,
 }
 
@@ -111,7 +112,7 @@ impl mangrove_status {
             MANGROVE_ERR_STOPPED => (c"MANGROVE_ERR_STOPPED", c"stopped as asked"),
             MANGROVE_ERR_IO => (c"MANGROVE_ERR_IO", c"the operating system refused"),
             MANGROVE_ERR_NO_MEMORY => (c"MANGROVE_ERR_NO_MEMORY", c"out of memory"),
-            MANGROVE_ERR_IN_USE => (c"MANGROVE_ERR_IN_USE", c"snapshots or iterators are still alive"),
+            MANGROVE_ERR_IN_USE => (c"MANGROVE_ERR_IN_USE", c"it has snapshots, iterators or transactions"),
             MANGROVE_ERR_INTERNAL => (c"MANGROVE_ERR_INTERNAL", c"a bug in Mangrove"),
             MANGROVE_ERR_FULL => (c"MANGROVE_ERR_FULL", c"the pool's capacity is in use"),
             MANGROVE_ERR_IN_DOUBT => (c"MANGROVE_ERR_IN_DOUBT", c"a crash may undo the transaction"),
