@@ -16,8 +16,9 @@ use std::ffi::c_char;
 use std::io::ErrorKind;
 use std::path::Path;
 
-/// Removes a database with all that it holds; does nothing when there is none. Other files in the directory stay. A
-/// pool that has the name of the engine's and is not a database's is an error, and stays.
+/// Removes a database with all that it holds, and what a repair that was killed has left of it; does nothing when there
+/// is none. Other files in the directory stay, and so does the directory `lost`. A pool that has the name of the
+/// engine's and is not a database's is an error, and stays.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn leveldb_destroy_db(
     _options: *const leveldb_options_t,
@@ -43,6 +44,7 @@ fn destroy(directory: &Path) -> Result<()> {
     }
     // A directory with a catalog that cannot be read still holds a database.
     if !matches!(Catalog::read(directory), Ok(None)) {
+        salvage::remove_left(directory)?;
         return catalog::remove(directory, true);
     }
     match info {
@@ -367,6 +369,22 @@ mod tests {
             assert_eq!(std::fs::read(lost.join("image")).unwrap(), bytes, "the damaged pool is kept");
             let report = std::fs::read_to_string(lost.with_extension("txt")).unwrap();
             assert!(report.contains("image"), "{report}");
+        }
+    }
+
+    #[test]
+    fn what_a_repair_that_was_killed_has_left_is_destroyed_with_the_database() {
+        // Before or after the exchange, and before its last step.
+        for left in ["pool.salvaged", "pool.damaged"] {
+            let directory = tempfile::tempdir().unwrap().keep();
+            let catalog = Catalog { engine: RecordEngine::Map, comparator: BYTEWISE.to_vec() };
+            let lock = catalog::lock(&directory).unwrap();
+            drop(open_engine(&directory, &catalog, &bytewise(), EngineRequest::Create, lock).unwrap());
+            catalog.write(&directory).unwrap();
+            std::fs::create_dir(directory.join(left)).unwrap();
+            std::fs::write(directory.join(left).join("image"), "records").unwrap();
+            destroy(&directory).unwrap();
+            assert!(!directory.exists(), "{left}");
         }
     }
 

@@ -1,6 +1,6 @@
 //! Replaces the damaged pool of a database with the engine `map` by one with its sound records.
 
-use crate::engine::catalog;
+use crate::engine::{catalog, small_files};
 use crate::status::{Failure, Result};
 use mangrove::Map;
 use mangrove_sys::file::sync_dir;
@@ -51,6 +51,19 @@ pub(crate) fn end_exchange(directory: &Path) -> Result<()> {
     }
     let new = directory.join(SALVAGED);
     last_steps(directory).map_err(|e| Failure::io("exchange the pool with", &new, &e))
+}
+
+/// Removes what a repair that was killed has left in the locked directory of a database: a pool that was being made, or
+/// the damaged one after the exchange.
+pub(crate) fn remove_left(directory: &Path) -> Result<()> {
+    // In this order, so that what is left when this is killed never looks like an exchange.
+    for left in [ASIDE, SALVAGED].map(|name| directory.join(name)) {
+        // A file of that name is no repair's.
+        if left.symlink_metadata().is_ok_and(|metadata| metadata.is_dir()) {
+            small_files::gone(std::fs::remove_dir_all(&left), &left)?;
+        }
+    }
+    Ok(())
 }
 
 fn move_to_lost(pool: &Path, place: &Path) -> Result<()> {
