@@ -2,8 +2,12 @@
 
 use mangrove::Error;
 use mangrove_cabi::{BadArgument, Problem, allocate, stop_panics, stop_panics_and_cancellation};
+use std::alloc::{Layout, handle_alloc_error};
 use std::ffi::{c_char, c_void};
 use std::fmt;
+
+/// What a caller is told where there is no memory for the message.
+const NO_MEMORY_FOR_MESSAGE: &[u8] = b"IO error: no memory for more words";
 
 /// The kinds of failure that LevelDB distinguishes by the first words of the message; `NotFound` is no failure here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -147,24 +151,41 @@ pub(crate) fn quietly<T>(body: impl FnOnce() -> Result<T>) -> Option<T> {
     unsafe { guard(std::ptr::null_mut(), body) }
 }
 
-/// Frees the old error string and stores the new one.
+/// Frees the old error string and stores the new one. Ends the process where there is memory for no message at all:
+/// without one the caller would take the failure for success.
 ///
 /// # Safety
 /// As [`guard`].
 pub(crate) unsafe fn tell(errptr: *mut *mut c_char, failure: &Failure) {
+    // SAFETY: the caller's promise.
+    unsafe { tell_by(errptr, failure, allocate) };
+}
+
+/// As [`tell`], with copies that `copy` makes: from malloc(), or NULL without memory.
+///
+/// # Safety
+/// As there.
+unsafe fn tell_by(errptr: *mut *mut c_char, failure: &Failure, mut copy: impl FnMut(&[u8]) -> *mut c_void) {
     if errptr.is_null() {
         return;
     }
     let mut text = failure.to_string().into_bytes();
     text.retain(|&b| b != 0);
-    // SAFETY: not null, and as the caller promises. Without memory for the message the old string, if any, still
-    // reports that something failed.
+    let mut new = copy(&text);
+    if new.is_null() {
+        // What the long message took is enough for a short one.
+        drop(text);
+        new = copy(NO_MEMORY_FOR_MESSAGE);
+    }
+    // SAFETY: not null, and as the caller promises.
     unsafe {
-        let new = allocate(&text).cast::<c_char>();
         if !new.is_null() {
             libc::free((*errptr).cast::<c_void>());
-            *errptr = new;
+            *errptr = new.cast::<c_char>();
+        } else if (*errptr).is_null() {
+            handle_alloc_error(Layout::for_value(NO_MEMORY_FOR_MESSAGE));
         }
+        // Otherwise the old string reports that something failed.
     }
 }
 
@@ -190,5 +211,26 @@ mod tests {
             libc::free(error.cast());
         }
         assert_eq!(quietly::<()>(|| Err(Failure::corruption("nobody hears it"))), None);
+    }
+
+    #[test]
+    fn a_failure_is_told_without_memory_for_its_message() {
+        let mut error: *mut c_char = ptr::null_mut();
+        let failure = Failure::invalid("what is too long");
+        let mut calls = 0;
+        let second_call_only = |text: &[u8]| -> *mut c_void {
+            calls += 1;
+            if calls == 2 { allocate(text) } else { ptr::null_mut() }
+        };
+        // SAFETY: the pointer is NULL or a string of malloc(), freed at the end.
+        unsafe {
+            tell_by(&raw mut error, &failure, second_call_only);
+            assert!(!error.is_null(), "the caller would take it for success");
+            assert_eq!(CStr::from_ptr(error).to_bytes(), NO_MEMORY_FOR_MESSAGE);
+            let before = error;
+            tell_by(&raw mut error, &failure, |_| ptr::null_mut());
+            assert_eq!(error, before, "the old string stays");
+            libc::free(error.cast());
+        }
     }
 }
