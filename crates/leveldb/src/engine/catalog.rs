@@ -121,7 +121,7 @@ impl Catalog {
 }
 
 /// Makes the name of a directory durable, even if an attempt that was killed created it.
-fn sync_name(directory: &Path) -> std::io::Result<()> {
+pub(crate) fn sync_name(directory: &Path) -> std::io::Result<()> {
     let directory = std::fs::canonicalize(directory)?;
     let device = |path: &Path| Ok::<_, std::io::Error>(std::fs::metadata(path)?.dev());
     match directory.parent().map(File::open) {

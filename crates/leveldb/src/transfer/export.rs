@@ -17,7 +17,7 @@ const WORK_BYTES: u64 = 64 << 20;
 /// and durable. `watch` is called now and then, and can stop it.
 ///
 /// # Errors
-/// A message for the user, when there is no new database.
+/// A message for the user, when there is no new database, or its name may not survive a power cut.
 pub fn export(
     source: &Path,
     target: &Path,

@@ -37,7 +37,7 @@ const WORK_DISK_BYTES: u64 = 16 << 20;
 /// and durable. `source` stays as it is. `watch` is called now and then, and can stop it.
 ///
 /// # Errors
-/// A message for the user, when there is no new database.
+/// A message for the user, when there is no new database, or its name may not survive a power cut.
 pub fn import(
     source: &Path,
     target: &Path,

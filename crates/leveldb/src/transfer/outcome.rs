@@ -26,7 +26,7 @@ pub struct Transferred {
     pub bytes: u64,
 }
 
-/// Why a transfer left nothing under the asked name.
+/// Why a transfer failed. It left nothing under the asked name, unless the message says that it did.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum TransferError {

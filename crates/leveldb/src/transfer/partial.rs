@@ -5,6 +5,7 @@
 //! replaces it.
 
 use super::outcome::{Result, TransferError};
+use crate::engine::catalog::sync_name;
 use mangrove_sys::fan_out;
 use mangrove_sys::file::try_lock;
 use std::fs::File;
@@ -57,8 +58,13 @@ impl Partial {
         self.folder.join(BUILT)
     }
 
-    /// Gives the built directory its name, durably.
+    /// Gives the built directory its name, durably. The error says so if it has its name all the same.
     pub(super) fn publish(self) -> Result<()> {
+        self.publish_by(sync_name)
+    }
+
+    /// As `publish`; `sync_name` makes the name of a directory durable.
+    fn publish_by(self, sync_name: impl FnOnce(&Path) -> std::io::Result<()>) -> Result<()> {
         let built = self.built();
         let failed = |e: std::io::Error| TransferError::io("write", &self.target, &e);
         // Durable-order: what is in the directory before its name; otherwise a crash leaves half a database under
@@ -72,11 +78,13 @@ impl Partial {
             )));
         }
         std::fs::rename(&built, &self.target).map_err(failed)?;
-        let above = match self.target.parent() {
-            Some(above) if !above.as_os_str().is_empty() => above,
-            _ => Path::new("."),
-        };
-        File::open(above).and_then(|above| above.sync_all()).map_err(failed)
+        // Not removed: a program may have opened it by now.
+        sync_name(&self.target).map_err(|e| {
+            TransferError::Failed(format!(
+                "{}: is there and whole, but a power cut may take all of it: cannot sync its name: {e}",
+                self.target.display()
+            ))
+        })
     }
 }
 
@@ -180,6 +188,18 @@ mod tests {
         assert_eq!(std::fs::read(target.join("file")).unwrap(), b"whole");
         assert!(!left.exists());
         assert!(Partial::begin(&target).is_err_and(|e| e.to_string().contains("exists")));
+    }
+
+    #[test]
+    fn what_is_there_without_a_durable_name_is_told() {
+        let above = tempfile::tempdir().unwrap();
+        let target = above.path().join("db");
+        let partial = Partial::begin(&target).unwrap();
+        std::fs::create_dir(partial.built()).unwrap();
+        let published = partial.publish_by(|_| Err(std::io::Error::from_raw_os_error(libc::EIO)));
+        let why = published.unwrap_err().to_string();
+        assert!(why.contains("is there and whole") && why.contains("Input/output error"), "{why}");
+        assert!(target.is_dir());
     }
 
     #[test]
