@@ -38,7 +38,30 @@ unsafe impl Send for Comparator {}
 // SAFETY: as above.
 unsafe impl Sync for Comparator {}
 
+/// Compares byte by byte.
+///
+/// # Safety
+/// Bytes that can be read.
+unsafe extern "C" fn compare_bytes(
+    _: *mut c_void,
+    a: *const c_char,
+    a_len: usize,
+    b: *const c_char,
+    b_len: usize,
+) -> c_int {
+    // SAFETY: `Comparator::compare` passes slices.
+    let (a, b) = unsafe {
+        (std::slice::from_raw_parts(a.cast::<u8>(), a_len), std::slice::from_raw_parts(b.cast::<u8>(), b_len))
+    };
+    a.cmp(b) as c_int
+}
+
 impl Comparator {
+    /// Byte by byte, in the form of a program's comparator.
+    pub(crate) fn bytewise() -> Self {
+        Self { state: std::ptr::null_mut(), compare: compare_bytes }
+    }
+
     /// A comparator without a state.
     #[cfg(test)]
     pub(crate) fn of(

@@ -48,7 +48,12 @@ impl KeyOrder {
         Self(comparator)
     }
 
-    /// The order is byte by byte.
+    /// Byte by byte, without numbers: of what was written under a comparator of the program.
+    pub(crate) fn bytewise_by_calls() -> Self {
+        Self(Some(Comparator::bytewise()))
+    }
+
+    /// The order is byte by byte, with numbers.
     pub(crate) fn is_bytewise(&self) -> bool {
         self.0.is_none()
     }

@@ -4,6 +4,7 @@ use super::*;
 use crate::api::iter::{leveldb_create_iterator, leveldb_iter_destroy, leveldb_iter_get_error};
 use crate::api::options::{leveldb_readoptions_create, leveldb_writeoptions_create};
 use crate::change_list::ChangeBytes;
+use crate::objects::Comparator;
 use mangrove::Map;
 use mangrove_durable::{Create, Medium, Options, Runtime, TrackerChoice};
 use mangrove_testkit::disk::disk_bytes;
@@ -86,6 +87,28 @@ fn what_an_interrupted_creation_has_left_goes_on_with_its_engine() {
         let db = open_database(directory.path(), &open_request(true)).unwrap();
         assert_eq!(db.engine_name, engine.name());
         assert_eq!(Catalog::read(directory.path()), Ok(Some(catalog)));
+    }
+}
+
+/// As a program's class does that counts comparisons and hands on all else to LevelDB's own.
+#[test]
+fn a_comparator_under_the_name_of_leveldbs_own_opens_what_that_one_made_and_the_reverse() {
+    let by_calls = NamedOrder { name: BYTEWISE.to_vec(), comparator: Some(Comparator::bytewise()) };
+    for [first, other] in [[bytewise(), by_calls.clone()], [by_calls, bytewise()]] {
+        let directory = tempfile::tempdir().unwrap();
+        for (round, order) in (0..3u32).zip([&first, &other, &first]) {
+            let request = OpenRequest { order: order.clone(), ..open_request(true) };
+            let db = open_database(directory.path(), &request).unwrap();
+            let store = &**db.engine.get().unwrap();
+            for n in 0..3000u32 {
+                let found = get(store, &n.to_be_bytes()).unwrap();
+                assert_eq!(found.is_some(), n < round * 1000, "round {round}, key {n}");
+            }
+            for n in round * 1000..(round + 1) * 1000 {
+                store.put(&n.to_be_bytes(), b"there", false).unwrap();
+            }
+            assert_eq!(store.check().unwrap(), Vec::<String>::new(), "round {round}");
+        }
     }
 }
 

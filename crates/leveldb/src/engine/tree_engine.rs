@@ -14,7 +14,7 @@ use crate::engine::pins::Pins;
 use crate::engine::tree_cursor::{TreeHolder, TreeView, must_have_answered};
 use crate::engine::tree_store::{CLIENTS, DurableMemory, TreeStore, WriteKind, capacity, refusal};
 use crate::engine::unacked_syncs::UnackedSyncs;
-use crate::order::{KeyOrder, NamedOrder};
+use crate::order::{BYTEWISE, KeyOrder, NamedOrder};
 use crate::status::{Failure, Result};
 use crate::tree::tree::{RecordTree, Refusal, TreeRoot};
 use mangrove_durable::route::is_persistent;
@@ -119,7 +119,10 @@ impl TreeEngine {
                 })
                 .flatten()
         };
-        let tree = tree.ok_or_else(no_root)?;
+        let mut tree = tree.ok_or_else(no_root)?;
+        if order.name == BYTEWISE {
+            tree.keep_form();
+        }
         let number = tree.number();
         let mut clients = vec![Mutex::new(Some(client))];
         clients.resize_with(CLIENTS, Mutex::default);

@@ -174,6 +174,39 @@ impl<M: TreeMemory> RecordTree<M> {
         found.then_some(Self { root, order, memory })
     }
 
+    /// Orders a tree whose order is byte by byte in the form in which it was written. A program may give a comparator
+    /// of its own the name of LevelDB's; what it wrote has no prefixes, and a search in the other form finds nothing.
+    pub(crate) fn keep_form(&mut self) {
+        match self.has_prefixes() {
+            Some(true) => self.order = KeyOrder::new(None),
+            Some(false) if self.order.is_bytewise() => self.order = KeyOrder::bytewise_by_calls(),
+            // Without records both forms are the same.
+            _ => {}
+        }
+    }
+
+    /// Whether entries have the prefixes of their keys, which are in the order byte by byte. `None`: no key tells.
+    fn has_prefixes(&self) -> Option<bool> {
+        let bytewise = KeyOrder::new(None);
+        let mut leaf = self.place(WalkStart::End, Direction::Forward).leaf;
+        // SAFETY: leaves of the tree, and records in them, are live.
+        unsafe {
+            while !leaf.is_null() {
+                if (*leaf).order.skip > 0 {
+                    return Some(true);
+                }
+                for at in 0..usize::from((*leaf).order.count) {
+                    let slot = *Self::slot(leaf, at);
+                    if bytewise.prefix((*slot.record).key(), 0) != 0 {
+                        return Some(slot.prefix != 0);
+                    }
+                }
+                leaf = (*leaf).next;
+            }
+        }
+        None
+    }
+
     pub(crate) fn root(&self) -> *mut TreeRoot {
         self.root
     }
