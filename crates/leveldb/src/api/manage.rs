@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_durable_application_is_not_destroyed_whatever_its_roots_say() {
+    fn a_durable_application_is_left_alone_whatever_its_roots_say() {
         for (root, word) in [(0, 12_345), (0, 64), (1, 7), (0, usize::MAX & !31)] {
             let directory = tempfile::tempdir().unwrap();
             let pool = catalog::pool(directory.path());
@@ -215,6 +215,14 @@ mod tests {
             runtime.close().unwrap();
             destroy(directory.path()).unwrap_err();
             assert!(repair(directory.path(), &bytewise()).is_err());
+            let request = OpenRequest {
+                order: bytewise(),
+                create_if_missing: true,
+                error_if_exists: false,
+                paranoid_checks: false,
+                is_import: false,
+            };
+            assert!(open_database(directory.path(), &request).is_err(), "no database is made in it");
             // SAFETY: as above.
             let runtime = unsafe { Runtime::open(&pool, &options, None) }.unwrap();
             // SAFETY: words of the region.

@@ -91,15 +91,16 @@ impl TreeEngine {
     ) -> Result<Self> {
         let runtime = open_state(pool, opening, memory_bytes_max)?;
         let place = runtime.roots();
-        let mut client = runtime.client()?;
         let no_root =
             || Failure::corruption(format!("{}: the state has no records' root in it", pool.display()));
         // SAFETY: the region's first root word. A crash before the first command leaves it 0.
-        if unsafe { place.read() } == 0 {
-            if !opening.creates() && !runtime.is_new() {
-                // Perhaps another program's state.
-                return Err(no_root());
-            }
+        let has_root = unsafe { place.read() } != 0;
+        // Without a root only a blank state is one of ours, whose creation was interrupted.
+        if !has_root && !runtime.is_new() && !(opening.creates() && runtime.is_blank()) {
+            return Err(no_root());
+        }
+        let mut client = runtime.client()?;
+        if !has_root {
             let mut making = Making { order: Some(KeyOrder::new(order.comparator)), place, done: false };
             // SAFETY: `make` gets its argument.
             unsafe { client.write(make, &[(&raw mut making).cast()]) }?;
