@@ -110,6 +110,11 @@ fn or_panic<T>(answer: std::result::Result<Result<T>, String>) -> Result<T> {
     answer.unwrap_or_else(|panic| Err(Failure::new(FailureKind::IoError, panic)))
 }
 
+/// As [`caught`], of work that waits or uses files: a cancellation waits until it has ended.
+pub(crate) fn caught_uncancelled<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
+    or_panic(stop_panics_and_cancellation(work))
+}
+
 /// Runs the body of an entry point that reports errors. A failure, or a panic, replaces the caller's error string,
 /// and `guard` returns `None`. Success leaves the string as it is. A cancellation waits until the body has ended.
 ///
@@ -117,10 +122,11 @@ fn or_panic<T>(answer: std::result::Result<Result<T>, String>) -> Result<T> {
 /// `errptr` is NULL or points to NULL or to a string from malloc().
 pub(crate) unsafe fn guard<T>(errptr: *mut *mut c_char, body: impl FnOnce() -> Result<T>) -> Option<T> {
     // SAFETY: the caller's promise.
-    unsafe { reported(errptr, or_panic(stop_panics_and_cancellation(body))) }
+    unsafe { reported(errptr, caught_uncancelled(body)) }
 }
 
-/// As [`guard`], of a call that only reads memory, and so meets no cancellation.
+/// As [`guard`], of a call that meets no cancellation: it only reads memory, and where an engine makes it wait for the
+/// log, the engine itself uses [`caught_uncancelled`].
 ///
 /// # Safety
 /// As there.

@@ -8,7 +8,7 @@ use crate::change_list::{Change, ChangeList};
 use crate::engine::catalog::DirectoryLock;
 use crate::engine::engine::{EngineRequest, Figures, ReadView, RecordCursor, StorageEngine};
 use crate::order::Direction;
-use crate::status::{Failure, Result};
+use crate::status::{Failure, Result, caught_uncancelled};
 use mangrove::{Batch, Create, Durability, Error, Map, Range, Snapshot};
 use mangrove_sys::{KEY_BUCKET_COUNT, key_bucket};
 use self_cell::self_cell;
@@ -95,7 +95,7 @@ impl MapStore {
 
     /// Waits until what was just read of `key` cannot be lost, if a synced write to it is pending.
     fn wait_durable(&self, key: &[u8]) -> Result<()> {
-        if self.pending_syncs.is(key) { Ok(self.map.sync()?) } else { Ok(()) }
+        if self.pending_syncs.is(key) { caught_uncancelled(|| Ok(self.map.sync()?)) } else { Ok(()) }
     }
 }
 
@@ -143,7 +143,7 @@ impl StorageEngine for MapEngine {
     fn view(&self) -> Result<Arc<dyn ReadView>> {
         let snapshot = HeldSnapshot::try_new(Arc::clone(&self.0), |store| store.map.snapshot())?;
         if self.0.pending_syncs.any() {
-            self.0.map.sync()?;
+            caught_uncancelled(|| Ok(self.0.map.sync()?))?;
         }
         Ok(Arc::new(MapView(snapshot)))
     }

@@ -96,7 +96,8 @@ impl TreeEngine {
         // SAFETY: the region's first root word. A crash before the first command leaves it 0.
         let has_root = unsafe { place.read() } != 0;
         // Without a root only a blank state is one of ours, whose creation was interrupted.
-        if !has_root && !runtime.is_new() && !(opening.creates() && runtime.is_blank()) {
+        let is_begun = runtime.is_new() || opening.creates() && runtime.is_blank();
+        if !has_root && !is_begun {
             return Err(no_root());
         }
         let mut client = runtime.client()?;
@@ -232,5 +233,38 @@ impl StorageEngine for TreeEngine {
         let answer = order.compare(a, b);
         order.answered();
         answer
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::catalog;
+    use mangrove_sys::set_cancelable;
+
+    /// The thread that waits may be the one that writes the log.
+    #[test]
+    fn a_cancellation_waits_until_a_read_has_waited_for_a_synced_write() {
+        let directory = tempfile::tempdir().unwrap();
+        let lock = catalog::lock(directory.path()).unwrap();
+        let pool = catalog::pool(directory.path());
+        let order = NamedOrder::bytewise();
+        let engine = TreeEngine::open(&pool, EngineRequest::Create, None, &order, lock).unwrap();
+        let work = || {
+            engine.put(b"key", b"value", false).unwrap();
+            let number = engine.0.read(RecordTree::number).unwrap();
+            // As another thread's write is, between its command and its commit.
+            engine.0.unacked_syncs.note_sync(number, std::iter::once(Change::Delete(b"key")));
+            assert!(!engine.0.unacked_syncs.is_durable(number));
+            let mut found = Vec::new();
+            // SAFETY: this thread, which lives; it ends by itself, because cancellation is off when it does.
+            assert_eq!(unsafe { libc::pthread_cancel(libc::pthread_self()) }, 0);
+            let read = engine.get(b"key", &mut |value| found = value.to_vec());
+            set_cancelable(false);
+            read.unwrap();
+            assert_eq!(found, b"value");
+            assert!(engine.0.unacked_syncs.is_durable(number));
+        };
+        std::thread::scope(|scope| scope.spawn(work).join()).unwrap();
     }
 }

@@ -6,7 +6,7 @@ use crate::engine::catalog::DirectoryLock;
 use crate::engine::pins::Pins;
 use crate::engine::tree_cursor::{TreeHolder, must_have_answered, no_answer};
 use crate::engine::unacked_syncs::UnackedSyncs;
-use crate::status::{Failure, FailureKind, Result};
+use crate::status::{Failure, FailureKind, Result, caught_uncancelled};
 use crate::tree::load::RightEdge;
 use crate::tree::tree::{RecordTree, Refusal, TreeMemory};
 use mangrove_durable::route::{mangrove_arena_alloc, mangrove_arena_free};
@@ -265,14 +265,16 @@ impl TreeStore {
         if self.unacked_syncs.is_durable(number) {
             return Ok(());
         }
-        // That batch itself may have been refused (because the disk was full, say): then the medium continues without
-        // it.
-        if let Some(error) = self.runtime().failure() {
-            return Err(error.into());
-        }
-        self.runtime().sync()?;
-        self.unacked_syncs.note_durable(number);
-        Ok(())
+        caught_uncancelled(|| {
+            // That batch itself may have been refused (because the disk was full, say): then the medium continues
+            // without it.
+            if let Some(error) = self.runtime().failure() {
+                return Err(error.into());
+            }
+            self.runtime().sync()?;
+            self.unacked_syncs.note_durable(number);
+            Ok(())
+        })
     }
 
     /// Calls `found` with the value of `key` at `number`, or now.
