@@ -12,7 +12,7 @@ use crate::engine::map_engine::MapEngine;
 use crate::engine::salvage;
 use crate::engine::tree_engine::TreeEngine;
 use crate::order::{BYTEWISE, NamedOrder};
-use crate::status::{Failure, FailureKind, Result, guard, guard_look_up, quietly};
+use crate::status::{Failure, FailureKind, Result, caught_uncancelled, guard, guard_look_up, quietly};
 use mangrove_cabi::{allocate, give, handle, on_own_thread, take_back};
 use std::ffi::{CStr, c_char, c_int};
 use std::io::ErrorKind;
@@ -312,7 +312,7 @@ impl leveldb_t {
         // SAFETY: the API's contract: a snapshot in read options is NULL or live.
         match unsafe { snapshot.as_ref() } {
             None => self.engine.get()?.get(key, found),
-            Some(snapshot) => snapshot.view.get()?.get(key, found),
+            Some(snapshot) => snapshot.view()?.get(key, found),
         }
     }
 
@@ -320,7 +320,7 @@ impl leveldb_t {
     pub(crate) fn view(&self, options: &leveldb_readoptions_t) -> Result<Arc<dyn ReadView>> {
         // SAFETY: the API's contract: a snapshot in read options is NULL or live.
         match unsafe { options.snapshot.as_ref() } {
-            Some(snapshot) => Ok(Arc::clone(snapshot.view.get()?)),
+            Some(snapshot) => Ok(Arc::clone(snapshot.view()?)),
             None => self.engine.get()?.view(),
         }
     }
@@ -366,13 +366,13 @@ impl leveldb_t {
     }
 }
 
-/// This instant, to read from while writers continue; NULL when the database has failed. Freed with
-/// leveldb_release_snapshot().
+/// This instant, to read from while writers continue. When the database has failed, every read from it fails. Freed
+/// with leveldb_release_snapshot().
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn leveldb_create_snapshot(db: *mut leveldb_t) -> *const leveldb_snapshot_t {
     // SAFETY: the API's contract: a live handle.
-    let view = quietly(|| unsafe { handle(db, "db") }?.engine.get()?.view());
-    view.map_or(ptr::null(), |view| give(leveldb_snapshot_t { view: OwnedByProcess::new(view) }).cast_const())
+    let view = caught_uncancelled(|| unsafe { handle(db, "db") }?.engine.get()?.view());
+    give(leveldb_snapshot_t::of(view)).cast_const()
 }
 
 /// Frees a snapshot. Iterators over it continue to work.

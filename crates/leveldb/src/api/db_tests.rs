@@ -2,7 +2,9 @@
 
 use super::*;
 use crate::api::iter::{leveldb_create_iterator, leveldb_iter_destroy, leveldb_iter_get_error};
-use crate::api::options::{leveldb_readoptions_create, leveldb_writeoptions_create};
+use crate::api::options::{
+    leveldb_readoptions_create, leveldb_readoptions_set_snapshot, leveldb_writeoptions_create,
+};
 use crate::change_list::ChangeBytes;
 use crate::objects::Comparator;
 use mangrove::Map;
@@ -174,6 +176,33 @@ fn after_a_failed_synced_write_readers_lose_its_keys_and_no_others() {
     }
 }
 
+/// NULL in read options means "now".
+#[test]
+fn a_snapshot_that_could_not_be_taken_is_not_the_present() {
+    for engine in ENGINES {
+        let directory = tempfile::tempdir().unwrap();
+        let db = give(new(directory.path(), engine));
+        // SAFETY: a live handle, closed below.
+        let store = unsafe { &*db }.engine.get().unwrap();
+        store.put(b"synced", b"yes", true).unwrap();
+        store.compact().unwrap();
+        break_log(directory.path());
+        store.put(b"changed", b"after", true).unwrap_err();
+        let reads = leveldb_readoptions_create();
+        let mut error = ptr::null_mut();
+        // SAFETY: live handles, readable bytes, and a string of this library's.
+        unsafe {
+            let snapshot = leveldb_create_snapshot(db);
+            leveldb_readoptions_set_snapshot(reads, snapshot);
+            let value = leveldb_get(db, reads, c"synced".as_ptr(), 6, ptr::null_mut(), &raw mut error);
+            assert!(value.is_null() && !error.is_null(), "{engine:?}");
+            libc::free(error.cast());
+            leveldb_release_snapshot(db, snapshot);
+            leveldb_close(db);
+        }
+    }
+}
+
 /// The value of a key; an error where no value may be returned.
 fn get(store: &dyn StorageEngine, key: &[u8]) -> Result<Option<Vec<u8>>> {
     let mut value = None;
@@ -312,11 +341,15 @@ fn is_refused(db: *mut leveldb_t, iterator: *mut crate::api::iter::leveldb_itera
         leveldb_iter_get_error(iterator, &raw mut error);
         told(&mut error);
         leveldb_compact_range(db, ptr::null(), 0, ptr::null(), 0);
-        let nothing = leveldb_create_snapshot(db).is_null()
-            && leveldb_property_value(db, c"leveldb.stats".as_ptr()).is_null();
+        let snapshot = leveldb_create_snapshot(db);
+        leveldb_readoptions_set_snapshot(reads, snapshot);
+        leveldb_get(db, reads, key, len, ptr::null_mut(), &raw mut error);
+        told(&mut error);
+        leveldb_release_snapshot(db, snapshot);
+        let nothing = leveldb_property_value(db, c"leveldb.stats".as_ptr()).is_null();
         leveldb_iter_destroy(iterator);
         leveldb_close(db);
-        nothing && said == 5
+        nothing && said == 6
     }
 }
 
