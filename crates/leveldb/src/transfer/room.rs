@@ -46,9 +46,21 @@ fn memory_available() -> Option<u64> {
 fn group_limit() -> Option<u64> {
     let groups = std::fs::read_to_string("/proc/self/cgroup").ok()?;
     let group = groups.lines().find_map(|line| line.strip_prefix("0::"))?;
-    let folder = Path::new("/sys/fs/cgroup").join(group.trim_start_matches('/'));
-    let figure = |name: &str| std::fs::read_to_string(folder.join(name)).ok()?.trim().parse::<u64>().ok();
-    Some(figure("memory.max")?.saturating_sub(figure("memory.current")?))
+    left_in_group(&Path::new("/sys/fs/cgroup").join(group.trim_start_matches('/')))
+}
+
+/// What a control group may still take. `None`: without limit, or not known.
+fn left_in_group(folder: &Path) -> Option<u64> {
+    let text = |name: &str| std::fs::read_to_string(folder.join(name)).ok();
+    let figure = |name: &str| text(name)?.trim().parse::<u64>().ok();
+    // What the kernel keeps of files goes when memory is needed; in a group that reads files it soon takes the rest.
+    let stat = text("memory.stat").unwrap_or_default();
+    let cached = |line: &str| match line.split_once(' ')? {
+        ("active_file" | "inactive_file", bytes) => bytes.parse::<u64>().ok(),
+        _ => None,
+    };
+    let cached: u64 = stat.lines().filter_map(cached).sum();
+    Some(figure("memory.max")?.saturating_sub(figure("memory.current")?.saturating_sub(cached)))
 }
 
 /// Bytes that an unprivileged process can still write to the file system of `folder`.
@@ -77,5 +89,19 @@ mod tests {
             assert!(why.contains("300 MiB") && why.contains("900 MiB") && why.contains("--force"), "{why}");
         }
         assert!(memory_available().unwrap() > MIB && disk_free(Path::new("/")).unwrap() > MIB);
+    }
+
+    #[test]
+    fn what_a_group_keeps_of_files_is_not_taken() {
+        let group = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| std::fs::write(group.path().join(name), text).unwrap();
+        assert_eq!(left_in_group(group.path()), None);
+        write("memory.max", "1000\n");
+        write("memory.current", "990\n");
+        assert_eq!(left_in_group(group.path()), Some(10));
+        write("memory.stat", "anon 190\nfile 800\nshmem 100\ninactive_file 500\nactive_file 200\n");
+        assert_eq!(left_in_group(group.path()), Some(710));
+        write("memory.max", "max\n");
+        assert_eq!(left_in_group(group.path()), None);
     }
 }
