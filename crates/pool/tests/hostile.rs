@@ -600,6 +600,23 @@ fn a_log_full_of_what_looks_like_groups_opens_soon() {
     assert!(took < Duration::from_secs(5), "{took:?}");
 }
 
+/// A position so great that the group would end beyond all numbers: a user can store such bytes.
+#[test]
+fn a_log_full_of_groups_that_would_end_nowhere_opens() {
+    let dir = folder();
+    let path = dir.path().join("p");
+    with_forged_log(&path, |group, at, _| {
+        if at > 0 {
+            group[8..16].copy_from_slice(&(u64::MAX - 511).to_le_bytes());
+            group[16..20].copy_from_slice(&100u32.to_le_bytes());
+        }
+    });
+    assert_eq!(Pool::check(&path).unwrap().damage, []);
+    let pool = any_log().open(&path).unwrap();
+    assert_eq!(pool.open_report().groups, 1);
+    pool.close().unwrap();
+}
+
 /// Changes bytes of a random group of the log and computes its checksum again.
 fn forge_group(log: &Path, seed: u32, random: &mut StdRng) {
     let mut bytes = std::fs::read(log).unwrap();

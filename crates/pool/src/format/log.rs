@@ -26,6 +26,8 @@ pub(crate) const RECORD_HEADER_BYTES_MAX: usize = 20;
 pub(crate) const GIVEN_BACK_BYTES_MAX: u64 = 64 << 20;
 /// Greatest payload of a group.
 pub(crate) const GROUP_PAYLOAD_BYTES_MAX: usize = 1 << 20;
+/// Greatest position of a group that is accepted: its end never overflows. No log gets so far.
+pub(crate) const LSN_MAX: Lsn = u64::MAX / 2;
 
 /// The header of a group, before its records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,7 +58,8 @@ fn le64(bytes: &[u8], at: usize) -> u64 {
 }
 
 impl GroupHeader {
-    /// Reads a header; `None` when the magic or the lengths cannot be a group's.
+    /// Reads a header; `None` when the magic, the lengths or the positions cannot be a group's. Others may still be any
+    /// bytes that a user stored: nothing is compared with the checksum.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
         if bytes.len() < GROUP_HEADER_BYTES || le32(bytes, 0) != GROUP_MAGIC {
             return None;
@@ -71,6 +74,7 @@ impl GroupHeader {
         };
         let sane = header.payload as usize <= GROUP_PAYLOAD_BYTES_MAX
             && header.payload > 0
+            && header.lsn <= LSN_MAX
             && header.lsn.is_multiple_of(SECTOR_BYTES as u64)
             && header.durable.is_multiple_of(SECTOR_BYTES as u64)
             && header.durable <= header.lsn
@@ -311,5 +315,9 @@ mod tests {
         assert_eq!(GroupHeader::decode(&bytes), Some(header));
         bytes[0] ^= 1;
         assert_eq!(GroupHeader::decode(&bytes), None);
+        for (lsn, is_read) in [(LSN_MAX / 512 * 512, true), (LSN_MAX + 1, false), (u64::MAX - 511, false)] {
+            GroupHeader { lsn, ..header }.encode(&mut bytes);
+            assert_eq!(GroupHeader::decode(&bytes).is_some(), is_read, "{lsn}");
+        }
     }
 }
