@@ -447,6 +447,22 @@ fn another_version_and_another_byte_order_are_named() {
     refused(&path, "other byte order", "other byte order");
 }
 
+/// Nothing could count on: the next change would look older than this copy.
+#[test]
+fn a_superblock_that_was_changed_too_often_is_refused() {
+    let dir = folder();
+    let path = dir.path().join("p");
+    for clean in [true, false] {
+        make(&path, clean);
+        forge(&path, |copy| {
+            let last = u64::MAX - 1 + u64::from(copy[16] % 2);
+            copy[16..24].copy_from_slice(&last.to_le_bytes());
+        });
+        refused(&path, "too many changes", "times cannot be");
+        std::fs::remove_dir_all(&path).unwrap();
+    }
+}
+
 #[test]
 fn forged_superblocks_and_logs_never_panic_the_opener() {
     let dir = folder();

@@ -24,6 +24,8 @@ const MAGIC: [u8; 8] = *b"MANGROVE";
 /// number are a version, and this one comes with another mark of the byte order.
 const LOADING: [u8; 16] = *b"MANGROVE-LOADING";
 const ENDIAN_MARK: u32 = 0x0a0b_0c0d;
+/// Greatest number of changes, and greatest position, that is accepted: counting on from it never overflows.
+const NUMBER_MAX: u64 = u64::MAX / 4;
 /// Longest name of a devdax device.
 pub(crate) const DEVDAX_BYTES_MAX: usize = 1024;
 
@@ -293,6 +295,9 @@ fn decode_copy(b: &[u8], place: u64) -> std::result::Result<Superblock, CopyFaul
 /// not mislead the reader either.
 fn check_geometry(sb: &Superblock) -> std::result::Result<(), String> {
     use crate::limits::{CAPACITY_BYTES_MAX, CAPACITY_BYTES_MIN, LOG_BYTES_MAX, LOG_BYTES_MIN};
+    if sb.seq > NUMBER_MAX {
+        return Err(format!("a superblock that was changed {} times cannot be", sb.seq));
+    }
     if !(CAPACITY_BYTES_MIN..=CAPACITY_BYTES_MAX).contains(&sb.capacity) || !sb.capacity.is_multiple_of(4096)
     {
         return Err(format!("a capacity of {} bytes cannot be", sb.capacity));
@@ -326,12 +331,12 @@ fn check_geometry(sb: &Superblock) -> std::result::Result<(), String> {
             && sb.tail <= sb.target
             && (!sb.clean || sb.tail == sb.target)
             && sb.target - sb.tail <= sb.log_bytes
-            && sb.target <= u64::MAX / 4;
+            && sb.target <= NUMBER_MAX;
         if !sane {
             return Err(format!("log positions {} and {} cannot be", sb.tail, sb.target));
         }
         if let Some(RecordedGroup { lsn, .. }) = sb.group
-            && (!lsn.is_multiple_of(512) || lsn > u64::MAX / 4)
+            && (!lsn.is_multiple_of(512) || lsn > NUMBER_MAX)
         {
             return Err(format!("a log group at position {lsn} cannot be"));
         }
