@@ -214,6 +214,8 @@ pub(crate) fn verify_all(region: &Region, layout: &ShadowLayout, usable: u64) ->
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::layout::WordsCommit;
+    use crate::recovery::scan::NUMBER_MAX;
     use crate::{AddressChoice, Domain, Options, Shadow};
     use mangrove_pool::Emulated;
 
@@ -282,6 +284,35 @@ mod tests {
                 bytes_of(region)[place..place + 8].fill(0);
             }
         }
+    }
+
+    /// Nothing could count on from it: with gaps, what is right is applied whatever its number.
+    #[test]
+    fn an_atomic_group_with_a_number_that_cannot_be_is_refused() {
+        let options = Options::new().capacity(LEN).log_bytes(RING).log_count(LOGS).background(false);
+        let options = options.address(AddressChoice::Anywhere).domain(Domain::Eadr).order(Order::Gaps);
+        let region = Emulated::region(4 * LEN).unwrap();
+        let shadow = Shadow::on_region(region.clone(), &options).unwrap();
+        shadow.grow(LEN).unwrap();
+        drop(shadow);
+        let layout = ShadowLayout::read(&region).unwrap().unwrap();
+        let generation = Generation::read(durable_word(&region, AT_GENERATION)).unwrap();
+        assert_eq!(generation.order(), Order::Gaps);
+        let head = durable_word(&region, layout.log(1) + crate::layout::IN_LOG_HEAD);
+        let recover_with = |seq| {
+            let mut commit = WordsCommit { count: 0, seq, follows_deferred: false, crcs: [0; 2] };
+            commit.crcs = commit.seeds(layout.seed(1, generation), head);
+            for (at, word) in (layout.ring(1, head)..).step_by(8).zip(commit.words()) {
+                region.store(at, word, Ordering::Release);
+            }
+            let mut layout = layout;
+            recover_on(&region, &mut layout, LogEnds::Prove, Order::Gaps, &Threads::exactly(1))
+        };
+        for seq in [NUMBER_MAX + 1, u64::MAX] {
+            assert!(matches!(recover_with(seq), Err(crate::Error::Corrupt { .. })), "{seq}");
+        }
+        let (logs, recovery) = recover_with(NUMBER_MAX).unwrap();
+        assert_eq!((logs.seq, recovery.units), (NUMBER_MAX, 1));
     }
 
     /// Enough rounds that every kind of atomic group is applied, dropped and damaged.

@@ -129,6 +129,9 @@ pub(crate) fn scan(
         if kept.windows(2).any(falls) {
             return corrupt(layout.log(0), "two units of a log stand in the wrong order");
         }
+        if let Some(last) = kept.last().filter(|last| last.seq > NUMBER_MAX) {
+            return corrupt(layout.ring(log, last.position), "a unit with a number that cannot be");
+        }
         scan.found.extend_from_slice(kept);
         let last = kept.last();
         let position = last.map_or(head, |last| last.position + last.bytes);
