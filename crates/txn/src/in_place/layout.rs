@@ -168,8 +168,10 @@ impl InPlaceLayout {
         if word(AT_VERSION) != VERSION || word(AT_CRC) != layout.crc() {
             return corrupt(AT_VERSION, "the header does not fit its checksum");
         }
-        let fits = layout.entries <= UNDO_ENTRIES_MAX && layout.bytes <= region.len();
-        if !fits || layout.end() > region.len() {
+        if !(1..=UNDO_ENTRIES_MAX).contains(&layout.entries) {
+            return corrupt(AT_ENTRIES, "an undo log of this length cannot be");
+        }
+        if layout.bytes > region.len() || layout.end() > region.len() {
             return corrupt(AT_BYTES, "the region is shorter than its header says");
         }
         Ok(Some(layout))
@@ -179,6 +181,7 @@ impl InPlaceLayout {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use mangrove_pool::Emulated;
 
     #[test]
     fn the_page_about_the_bytes_tells_the_same() {
@@ -226,6 +229,16 @@ mod tests {
             }
         }
         assert_eq!(layout.count_of(0), Some(0), "never stored");
+    }
+
+    #[test]
+    fn an_undo_log_that_is_empty_or_too_long_is_refused() {
+        for entries in [0, UNDO_ENTRIES_MAX + 1] {
+            let region = Emulated::region(1 << 30).unwrap();
+            InPlaceLayout { bytes: 64, entries, nonce: 77 }.write(&region).unwrap();
+            let read = InPlaceLayout::read(&region, Path::new("p"));
+            assert!(matches!(read, Err(Error::Corrupt { offset: AT_ENTRIES, .. })), "{entries}");
+        }
     }
 
     #[test]
