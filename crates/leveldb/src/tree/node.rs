@@ -1,4 +1,4 @@
-//! The blocks of the tree, and the search within one node.
+//! The blocks of the tree, and the search within one node. docs/format/leveldb.md describes the bytes.
 //!
 //! The keys of a node often begin alike (decimal numbers, paths). A node stores how many first bytes its keys share
 //! (`skip`), and each entry has the eight bytes after those as a number: the `prefix`. So a search follows one or two
@@ -405,5 +405,80 @@ impl InnerNode {
         // SAFETY: the caller's promise.
         let shared = unsafe { order.shared(self.key(1), self.key(self.count as usize - 1)) };
         tighter_skip(shared, self.skip as usize)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tree::tree::{MAGIC, TreeRoot};
+    use std::mem::offset_of;
+
+    /// Each field with its offset, and the bytes up to the next one.
+    fn fields(of: &[(&'static str, usize)], end: usize) -> Vec<(usize, usize, String)> {
+        let ends = of.iter().skip(1).map(|(_, at)| *at).chain([end]);
+        of.iter().zip(ends).map(|((name, at), end)| (*at, end - at, (*name).to_owned())).collect()
+    }
+
+    #[test]
+    fn the_page_about_the_tree_tells_the_same() {
+        let page = include_str!("../../../../docs/format/leveldb.md");
+        let rows = page.lines().filter_map(|line| {
+            let mut cells = line.split('|').skip(1).map(|cell| cell.trim().trim_matches('`').to_owned());
+            let (offset, bytes): (usize, usize) = (cells.next()?.parse().ok()?, cells.next()?.parse().ok()?);
+            Some((offset, bytes, cells.next()?))
+        });
+        let told: Vec<(usize, usize, String)> = rows.collect();
+        let root = [
+            ("magic", offset_of!(TreeRoot, magic)),
+            ("number", offset_of!(TreeRoot, number)),
+            ("records", offset_of!(TreeRoot, records)),
+            ("bytes", offset_of!(TreeRoot, bytes)),
+            ("queue_first", offset_of!(TreeRoot, queue_first)),
+            ("queue_last", offset_of!(TreeRoot, queue_last)),
+            ("node", offset_of!(TreeRoot, node)),
+            ("height", offset_of!(TreeRoot, height)),
+        ];
+        let inner = [
+            ("count", offset_of!(InnerNode, count)),
+            ("skip", offset_of!(InnerNode, skip)),
+            ("children", offset_of!(InnerNode, children)),
+        ];
+        let order = offset_of!(LeafNode, order);
+        let leaf = [
+            ("slot", order + offset_of!(Permutation, slot)),
+            ("count", order + offset_of!(Permutation, count)),
+            ("skip", order + offset_of!(Permutation, skip)),
+            ("next", offset_of!(LeafNode, next)),
+            ("prev", offset_of!(LeafNode, prev)),
+            ("slots", offset_of!(LeafNode, slots)),
+        ];
+        let record = [
+            ("number", offset_of!(RecordVersion, number)),
+            ("older", offset_of!(RecordVersion, older)),
+            ("queue_next", offset_of!(RecordVersion, queue_next)),
+            ("value_len", offset_of!(RecordVersion, value_len)),
+            ("key_len", offset_of!(RecordVersion, key_len)),
+            ("queued", offset_of!(RecordVersion, queued)),
+        ];
+        let children = offset_of!(InnerNode, children) + CHILDREN * size_of::<ChildEntry>();
+        let slots = offset_of!(LeafNode, slots) + LEAF_SLOTS * size_of::<LeafSlot>();
+        let code = [
+            fields(&root, size_of::<TreeRoot>()),
+            fields(&inner, children),
+            fields(&leaf, slots),
+            fields(&record, size_of::<RecordVersion>()),
+        ];
+        assert_eq!(told, code.concat());
+        assert_eq!((&MAGIC.to_le_bytes(), size_of::<RecordVersion>()), (b"MGLDBT02", 40));
+        for sentence in [
+            format!("up to {CHILDREN} children"),
+            format!("up to {LEAF_SLOTS} keys"),
+            format!("{CHILDREN} times {} bytes", size_of::<ChildEntry>()),
+            format!("{LEAF_SLOTS} times {} bytes", size_of::<LeafSlot>()),
+            format!("{QUEUED}: it stands in the queue; {QUEUED_BELOW}: an older version"),
+        ] {
+            assert!(page.contains(&sentence), "{sentence}");
+        }
     }
 }
