@@ -116,10 +116,11 @@ impl MappedRegion {
         // read must also be durable before the other is overwritten.
         files.superblock.rewrite(here())?;
         let sb = files.superblock.current();
-        if grown > sb.image_bytes && !files.is_device {
-            // A growth that was not finished, or a pool of version 2.
+        if grown > sb.image_bytes {
+            // A growth that was not finished, a pool of version 2, or a device, all of which is usable at once.
+            let may_stay = !files.is_device && sb.version >= VERSION_OF_IMAGE_BYTES;
             match files.data.extend_sums(grown) {
-                Err(e) if e.is_no_space() && sb.version >= VERSION_OF_IMAGE_BYTES => grown = sb.image_bytes,
+                Err(e) if e.is_no_space() && may_stay => grown = sb.image_bytes,
                 given => given.map_err(|e| e.doing("allocate space in"))?,
             }
         }

@@ -152,6 +152,19 @@ fn a_device_is_one_pools_and_a_pools_device_is_one() {
 }
 
 #[test]
+fn a_closed_pool_opens_again_whatever_part_of_the_device_was_stored_to() {
+    let place = Place::new();
+    let mut pool = place.make();
+    for at in [0, 3 << 20, 5 << 20] {
+        store(&pool, at, at + 7);
+        pool.close().unwrap();
+        pool = place.options().open(place.path()).unwrap();
+        assert!(pool.was_clean());
+        assert_eq!(load(&pool, at), at + 7);
+    }
+}
+
+#[test]
 fn the_capacity_is_what_was_asked_for_in_multiples_of_the_alignment() {
     let place = Place::new();
     let options = place.options().devdax(&place.device).capacity(3 << 20);
