@@ -69,31 +69,39 @@ fn sync_name(storage: &dyn Storage, directory: &Path, passes: impl Fn(&io::Error
 }
 
 /// True when the bytes of the file `pool` are those of a pool whose creation was interrupted: nothing, or sectors
-/// of a first superblock, some of them not written.
+/// of a first superblock, some of them not written. Before anything is stored both copies are changed, so a copy that
+/// was changed is damaged.
 fn is_half_made(bytes: &[u8]) -> bool {
     let blank = |b: &[u8]| b.iter().all(|&x| x == 0);
     bytes.len() <= FILE_BYTES
-        && bytes.chunks(COPY_BYTES).all(|copy| {
+        && (0..).zip(bytes.chunks(COPY_BYTES)).all(|(place, copy)| {
             let head = &copy[..copy.len().min(512)];
             let middle = copy.get(1536..copy.len().min(COPY_BYTES - 4)).unwrap_or(&[]);
-            (blank(head) || head.starts_with(b"MANGROVE")) && blank(middle)
+            (blank(head) || superblock::begins_unchanged(head, place)) && blank(middle)
         })
 }
 
 /// True when the directory holds the beginning of a pool in which nothing was ever durable; `bytes` are those of its
 /// file `pool`, which hold no whole superblock.
 pub(crate) fn is_unfinished(storage: &dyn Storage, directory: &Path, bytes: &[u8]) -> Result<bool> {
-    Ok(superblock::is_loading(bytes) || (is_half_made(bytes) && image_is_empty(storage, directory)?))
+    Ok(superblock::is_loading(bytes) || (is_half_made(bytes) && has_nothing(storage, directory)?))
 }
 
-/// True when nothing was ever stored: a half-created pool has an empty data file, or none.
-fn image_is_empty(storage: &dyn Storage, directory: &Path) -> Result<bool> {
-    let path = directory.join("image");
-    match kind_of(storage, &path)? {
-        PathKind::Missing => Ok(true),
-        PathKind::Folder => Ok(false),
-        PathKind::File => Ok(PoolFile::open(storage, path, OpenHow::Read, "open")?.size()? == 0),
+/// True when nothing was ever stored: a half-created pool has an empty data file, or none, and so for its page
+/// checksums. (A pool on a devdax device never has the former. The latter it has once it was closed.)
+fn has_nothing(storage: &dyn Storage, directory: &Path) -> Result<bool> {
+    for name in ["image", "sums"] {
+        let path = directory.join(name);
+        let is_empty = match kind_of(storage, &path)? {
+            PathKind::Missing => true,
+            PathKind::Folder => false,
+            PathKind::File => PoolFile::open(storage, path, OpenHow::Read, "open")?.size()? == 0,
+        };
+        if !is_empty {
+            return Ok(false);
+        }
     }
+    Ok(true)
 }
 
 /// Fills the locked, blank file `pool` and creates the pool's other files. The caller made sure that any file there

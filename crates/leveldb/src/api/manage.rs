@@ -284,8 +284,10 @@ mod tests {
             directory
         };
         let mut torn = vec![0; 8192];
-        for copy in [0, 4096] {
+        for (place, copy) in [0, 4096].into_iter().enumerate() {
             torn[copy..copy + 8].copy_from_slice(b"MANGROVE");
+            // The format's version, and the number of a copy that was not changed since the creation.
+            (torn[copy + 8], torn[copy + 16]) = (1, place as u8);
         }
         for superblock in [&torn[..], &[0; 8192], &[]] {
             let directory = begun(superblock);

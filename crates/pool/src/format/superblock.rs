@@ -388,6 +388,15 @@ pub(crate) fn is_loading(bytes: &[u8]) -> bool {
     bytes.starts_with(&LOADING)
 }
 
+/// True for the beginning of a copy in this place as the creation of a pool writes it. A later change has another
+/// number, and a newer version may write it in another way.
+pub(crate) fn begins_unchanged(head: &[u8], place: u64) -> bool {
+    let version = head.get(AT_VERSION..AT_ENDIAN).and_then(|b| b.try_into().ok()).map(u32::from_le_bytes);
+    let seq = head.get(AT_SEQ..AT_UUID).and_then(|b| b.try_into().ok()).map(u64::from_le_bytes);
+    let is_known = version.is_some_and(|version| (1..=VERSION).contains(&version));
+    head.starts_with(&MAGIC) && is_known && seq == Some(place)
+}
+
 /// The copies that are not whole (for `check`): for each, its offset and a message.
 pub(crate) fn copy_faults(bytes: &[u8]) -> Vec<(u64, String)> {
     let mut faults = Vec::new();

@@ -151,6 +151,36 @@ fn a_device_is_one_pools_and_a_pools_device_is_one() {
     assert!(text.contains("the device has 4194304 bytes, the pool 8388608"), "{text}");
 }
 
+/// Such a pool has no data file, so its absence is no proof that nothing was stored.
+#[test]
+fn a_damaged_or_newer_superblock_is_not_taken_for_an_interrupted_creation() {
+    let place = Place::new();
+    let pool = place.make();
+    store(&pool, 0, 7);
+    pool.close().unwrap();
+    let files = ["pool", "sums"].map(|name| place.path().join(name));
+    let whole = std::fs::read(&files[0]).unwrap();
+    type Change = fn(&mut [u8]);
+    let changes: [(Change, &str); 3] = [
+        (|copy| copy[8] = 9, "format version 9"),
+        (|copy| copy[200] ^= 1, "checksum"),
+        (|copy| copy.fill(0), "blank"),
+    ];
+    for (change, expected) in changes {
+        let mut bytes = whole.clone();
+        bytes.chunks_exact_mut(4096).for_each(change);
+        std::fs::write(&files[0], &bytes).unwrap();
+        let before = files.each_ref().map(|file| std::fs::read(file).unwrap());
+        assert!(!Pool::is_unfinished(place.path()), "{expected}");
+        let text = place.options().open(place.path()).unwrap_err().to_string();
+        assert!(text.contains(expected), "{text}");
+        assert!(files.each_ref().map(|file| std::fs::read(file).unwrap()) == before, "{expected}");
+        assert!(!place.path().join("image").exists(), "{expected}: a pool was made in its place");
+    }
+    std::fs::write(&files[0], &whole).unwrap();
+    assert_eq!(load(&place.options().open(place.path()).unwrap(), 0), 7);
+}
+
 #[test]
 fn a_closed_pool_opens_again_whatever_part_of_the_device_was_stored_to() {
     let place = Place::new();
