@@ -161,7 +161,7 @@ impl Hart {
         match code {
             COPIED => Ok(Some(word as usize)),
             ABSENT => Ok(None),
-            TOO_LONG => self.len_of(key),
+            TOO_LONG => self.get_long_to(key, buffer),
             DAMAGED | NO_MEMORY => Err(self.read_error(key, code, word)),
             len => {
                 let word = word.to_le_bytes();
@@ -175,11 +175,19 @@ impl Hart {
         }
     }
 
-    /// The length of a value that did not fit, once the value was read and verified.
+    /// As [`Hart::get_to`], for a value that did not fit: reads and verifies it elsewhere. Another thread may have
+    /// replaced it by one that fits, so that is copied.
     #[cold]
-    fn len_of(&self, key: &[u8]) -> Result<Option<usize>> {
+    fn get_long_to(&self, key: &[u8], buffer: &mut [MaybeUninit<u8>]) -> Result<Option<usize>> {
         let mut value = Vec::new();
-        Ok(self.get_into(key, &mut value)?.then_some(value.len()))
+        if !self.get_into(key, &mut value)? {
+            return Ok(None);
+        }
+        if let Some(target) = buffer.get_mut(..value.len()) {
+            // SAFETY: the target has the length of the value, and is not part of it.
+            unsafe { value.as_ptr().copy_to_nonoverlapping(target.as_mut_ptr().cast(), value.len()) };
+        }
+        Ok(Some(value.len()))
     }
 
     /// Calls `read` once with the value of `key`, if there is one.

@@ -4,6 +4,7 @@ use crate::support::{Counting, Random};
 use mangrove_hart::{Batch, Error, Hart, KEY_BYTES_MAX, Options, VALUE_BYTES_MAX, WriteMode};
 use mangrove_pool::Emulated;
 use std::ops::Bound;
+use std::sync::Arc;
 
 const MODE: WriteMode = WriteMode::Durable;
 
@@ -67,6 +68,27 @@ fn a_value_goes_into_a_buffer_that_holds_it_and_nowhere_else() {
         }
     }
     assert_eq!(hart.get_to(b"none", &mut []).unwrap(), None);
+}
+
+#[test]
+fn a_value_that_becomes_short_while_a_read_waits_is_in_the_buffer() {
+    for short in [&b""[..], b"abc", b"12345678", b"behind it"] {
+        let (region, medium) = Counting::region(16 << 20, true);
+        let hart = Arc::new(Hart::create(region, &Options::default()).unwrap());
+        hart.put(b"key", &value(100, 1), WriteMode::Buffered).unwrap();
+        // The read has found the long value, and waits until that is durable.
+        let writer = Arc::clone(&hart);
+        let replace = move || writer.put(b"key", short, WriteMode::Buffered).unwrap();
+        *medium.at_wait.lock().unwrap() = Some(Box::new(replace));
+        let mut memory = [std::mem::MaybeUninit::new(0xAA_u8); 10];
+        assert_eq!(hart.get_to(b"key", &mut memory).unwrap(), Some(short.len()));
+        assert!(medium.at_wait.lock().unwrap().is_none(), "the read did not wait");
+        let memory = memory.map(|byte| {
+            // SAFETY: each byte was initialised above.
+            unsafe { byte.assume_init() }
+        });
+        assert_eq!(&memory[..short.len()], short);
+    }
 }
 
 #[test]
