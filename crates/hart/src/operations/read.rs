@@ -366,7 +366,7 @@ impl Hart {
 
     /// The head of the block at `block`, and the length in it, if a value of that length can be there.
     #[inline]
-    fn block_head(&self, block: u64) -> Option<(u64, u64)> {
+    pub(crate) fn block_head(&self, block: u64) -> Option<(u64, u64)> {
         if !block.is_multiple_of(16) {
             return None;
         }

@@ -329,6 +329,11 @@ impl Hart {
     #[cold]
     fn save_pre_image_slow(&self, key: &[u8], slot: u64) {
         self.snapshots.save(key, |bytes_max| {
+            // A value that is too long is not copied first: readers and other writers wait meanwhile.
+            let is_too_long = |block| self.block_head(block).is_some_and(|(_, len)| len > bytes_max);
+            if self.live_value(slot).block_offset().is_some_and(is_too_long) {
+                return None;
+            }
             let mut value = Vec::new();
             let read: Read = self.append_value(slot, &mut value);
             // A damaged value cannot be saved: the snapshot expires, as if the value were too large.

@@ -208,10 +208,22 @@ fn a_snapshot_is_whole_where_more_was_taken_out_and_changed_than_one_fetch_takes
     assert_eq!(newer.len().unwrap(), 1000);
 }
 
-/// Memory that counts the reads of leaves.
+/// Memory that counts the reads of leaves, and notes the longest read.
 struct Watched {
     inner: Region,
     leaf_reads: AtomicU64,
+    longest_read: AtomicU64,
+}
+
+impl Watched {
+    fn region(bytes: u64) -> (Region, Arc<Self>) {
+        let inner = Emulated::region(bytes).unwrap();
+        let (base, len) = (NonNull::new(inner.base()).unwrap(), inner.len());
+        let medium = Arc::new(Self { inner, leaf_reads: AtomicU64::new(0), longest_read: AtomicU64::new(0) });
+        // SAFETY: the medium owns the region whose memory this is.
+        let region = unsafe { Region::new(base, len, Arc::clone(&medium) as Arc<dyn MediumOps>) };
+        (region, medium)
+    }
 }
 
 impl MediumOps for Watched {
@@ -236,16 +248,13 @@ impl ReadObserver for Watched {
     fn reading(&self, _offset: u64, len: usize) {
         // A leaf's two words.
         self.leaf_reads.fetch_add(u64::from(len == 16), Ordering::Relaxed);
+        self.longest_read.fetch_max(len as u64, Ordering::Relaxed);
     }
 }
 
 #[test]
 fn a_walk_over_long_values_reads_no_leaf_in_vain() {
-    let inner = Emulated::region(128 << 20).unwrap();
-    let (base, len) = (NonNull::new(inner.base()).unwrap(), inner.len());
-    let medium = Arc::new(Watched { inner, leaf_reads: AtomicU64::new(0) });
-    // SAFETY: the medium owns the region whose memory this is.
-    let region = unsafe { Region::new(base, len, Arc::clone(&medium) as Arc<dyn MediumOps>) };
+    let (region, medium) = Watched::region(128 << 20);
     let hart = Hart::create(region, &Options::default()).unwrap();
     let count = 2000;
     for number in 0..count {
@@ -265,5 +274,19 @@ fn a_walk_over_long_values_reads_no_leaf_in_vain() {
         assert_eq!(seen, count);
         let reads = medium.leaf_reads.load(Ordering::Relaxed) - before;
         assert!(reads <= 2 * u64::from(count), "{reads} reads of {count} leaves, back: {back}");
+    }
+}
+
+#[test]
+fn a_value_that_no_snapshot_can_keep_is_not_copied_for_it() {
+    let (region, medium) = Watched::region(16 << 20);
+    let hart = Hart::create(region, &Options { snapshot_bytes_max: 10_000, ..Options::default() }).unwrap();
+    for (long, len) in [(false, 9_000_u64), (true, 20_000), (true, 1 << 20)] {
+        hart.put(b"key", &vec![1; len as usize], MODE).unwrap();
+        let snapshot = hart.snapshot().unwrap();
+        medium.longest_read.store(0, Ordering::Relaxed);
+        hart.put(b"key", b"short", MODE).unwrap();
+        assert_eq!(medium.longest_read.load(Ordering::Relaxed) >= len, !long, "{len}");
+        assert_eq!(snapshot.get(b"key").is_ok(), !long, "{len}");
     }
 }
