@@ -292,7 +292,12 @@ impl Hart {
     #[cold]
     fn medium_failed(&self, error: mangrove_pool::Error) -> Error {
         self.write_flags.fetch_or(FAILED, Ordering::Relaxed);
-        error.into()
+        let error = Error::from(error);
+        if error.is_full() {
+            // A write that gets such an error has changed nothing, and is tried again.
+            return mangrove_pool::Error::Poisoned { first: error.to_string() }.into();
+        }
+        error
     }
 
     /// Refuses a write that could not be acknowledged, before it takes a lock.

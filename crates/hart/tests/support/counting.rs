@@ -30,6 +30,8 @@ pub struct Counting {
     pub eager: AtomicBool,
     /// `wait` fails from now on.
     pub broken: AtomicBool,
+    /// `wait` fails from now on, because the medium is full.
+    pub full: AtomicBool,
     /// `flush` does nothing and `wait` fails from now on; the first flush notices.
     pub deaf: AtomicBool,
     /// A flush has noticed.
@@ -58,6 +60,7 @@ impl Counting {
             log,
             eager: AtomicBool::new(true),
             broken: AtomicBool::new(false),
+            full: AtomicBool::new(false),
             deaf: AtomicBool::new(false),
             refuses: AtomicBool::new(false),
             at_wait: Mutex::new(None),
@@ -160,6 +163,9 @@ impl MediumOps for Counting {
         }
         if self.deaf.load(Ordering::SeqCst) {
             return Err(Self::failure());
+        }
+        if self.full.load(Ordering::SeqCst) {
+            return Err(Error::NoSpace { path: "the test's medium".into(), wanted: 1 });
         }
         while self.log && self.durable() < lsn {
             if self.broken.load(Ordering::SeqCst) {

@@ -281,6 +281,36 @@ fn a_snapshot_that_costs_too_much_expires() {
     assert_eq!(hart.snapshot().unwrap().get(&3u32.to_be_bytes()).unwrap(), Some(vec![2; 100]));
 }
 
+type Write = fn(&Hart) -> Result<bool, Error>;
+
+/// Each changes a map with the record `there`.
+const WRITES: [Write; 5] = [
+    |hart| hart.put(b"new", b"2", WriteMode::Durable).map(|()| true),
+    |hart| hart.insert_new(b"new", b"2", WriteMode::Durable),
+    |hart| hart.delete(b"there", WriteMode::Durable),
+    |hart| hart.compare_and_set(b"there", Some(b"1"), Some(b"2"), WriteMode::Durable),
+    |hart| hart.delete_range(Bound::Unbounded, Bound::Unbounded, WriteMode::Durable).map(|count| count > 0),
+];
+
+#[test]
+fn a_write_that_waits_for_a_medium_which_becomes_full_fails_and_is_not_tried_again() {
+    for (number, write) in WRITES.iter().enumerate() {
+        let (region, medium) = Counting::region(16 << 20, true);
+        // As in interval durability.
+        let options = Options { gate_reads: Some(false), ..Options::default() };
+        let hart = Hart::create(region, &options).unwrap();
+        hart.put(b"there", b"1", WriteMode::Durable).unwrap();
+        medium.full.store(true, Ordering::SeqCst);
+        // `NoSpace` would tell that nothing has changed.
+        match write(&hart) {
+            Err(Error::Medium(MediumError::Poisoned { first })) => {
+                assert!(first.contains("no space"), "{first}");
+            }
+            other => panic!("write {number}: {other:?}"),
+        }
+    }
+}
+
 #[test]
 fn a_read_only_map_reads() {
     let (region, medium) = Counting::region(16 << 20, false);
