@@ -14,6 +14,7 @@
 //! has returned a value of the batch, every later read does.
 
 use crate::Result;
+use crate::concurrency::pause::pause;
 use mangrove_pool::{Lsn, Region};
 use mangrove_sys::{KEY_BUCKET_COUNT, key_bucket};
 use parking_lot::Mutex;
@@ -154,8 +155,7 @@ impl ReadGate {
         if mark & PUBLISHING != 0 {
             let mut tries = 0u32;
             while bucket.load(Ordering::Acquire) & PUBLISHING != 0 {
-                tries += 1;
-                if tries < 100 { std::hint::spin_loop() } else { std::thread::yield_now() }
+                pause(&mut tries);
             }
             return Ok(false);
         }

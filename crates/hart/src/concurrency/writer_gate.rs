@@ -15,6 +15,7 @@
 //!    to the holder of the exclusive permit. A [`LaneToken`] stands for that right.
 
 use crate::concurrency::lane::{OWN_LANES_MAX, lanes_ever_owned, own_lane};
+use crate::concurrency::pause::pause;
 use mangrove_sys::AsymmetricBarrier;
 use parking_lot::{Mutex, MutexGuard};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
@@ -151,8 +152,7 @@ impl WriterGate {
         for lane in self.lanes() {
             let mut tries = 0u32;
             while lane.writers.load(Ordering::SeqCst) != 0 {
-                tries += 1;
-                if tries < 100 { std::hint::spin_loop() } else { std::thread::yield_now() }
+                pause(&mut tries);
             }
         }
         ExclusivePermit { gate: self, _owner: owner }
@@ -234,6 +234,29 @@ mod tests {
                 assert!(!is_alone.load(Ordering::SeqCst), "a write is under way");
                 std::thread::yield_now();
             }
+            drop(permit);
+        });
+        assert!(is_alone.load(Ordering::SeqCst));
+    }
+
+    #[test]
+    fn who_closes_the_gate_sleeps_while_a_write_takes_long() {
+        // A barrier without a system call, in which the thread could be seen asleep.
+        let gate = WriterGate::new(AsymmetricBarrier::full());
+        let permit = gate.enter();
+        let (thread, is_alone, begun) = (OnceLock::new(), AtomicBool::new(false), Instant::now());
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                thread.set(own_thread()).unwrap();
+                let _exclusive = gate.close();
+                is_alone.store(true, Ordering::SeqCst);
+            });
+            let is_closed = || gate.closed.load(Ordering::SeqCst);
+            while !(is_closed() && thread.get().is_some_and(|thread| is_asleep(thread))) {
+                assert!(begun.elapsed() < Duration::from_secs(300), "it does not sleep");
+                std::thread::yield_now();
+            }
+            assert!(!is_alone.load(Ordering::SeqCst), "a write is under way");
             drop(permit);
         });
         assert!(is_alone.load(Ordering::SeqCst));
