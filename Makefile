@@ -2,7 +2,9 @@
 # Each installs what it needs first (scripts/setup says what, and skips what is there).
 
 SHELL := /bin/bash
-export PATH := $(HOME)/.cargo/bin:$(PATH)
+# As scripts/path.sh.
+home = $(or $(HOME),$(shell getent passwd "$$(id -u)" | cut -d: -f6))
+export PATH := $(or $(CARGO_HOME),$(home)/.cargo)/bin:$(PATH)
 
 PREFIX ?= /usr/local
 DESTDIR ?=

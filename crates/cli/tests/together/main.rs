@@ -12,5 +12,6 @@ mod export;
 mod heaps;
 mod installation;
 mod leveldb;
+mod scripts;
 mod signals;
 mod unclosed;
