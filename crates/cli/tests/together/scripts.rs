@@ -76,3 +76,10 @@ fn the_server_is_linked_to_the_library_where_cargo_has_built_it() {
         assert_eq!(out(&said).lines().next_back(), library.to_str());
     }
 }
+
+#[test]
+fn the_build_of_the_wheel_refuses_a_word_that_it_does_not_know() {
+    let mut run = Command::new(format!("{ROOT}/python/run"));
+    run.arg("tset");
+    finish(run).is(2, "'tset' is none of wheel, test, versions, bench", "python/run");
+}
