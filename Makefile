@@ -37,20 +37,23 @@ run:
 	@scripts/setup run
 	$(CARGO) build --release --package mangrove-db-cli --package mangrove-app
 	@# Without a C compiler or SQLite's headers the tour leaves a chapter out, and says so.
-	@examples/sqlite/build $(TARGET)/release $(TARGET)/release/mangrove-sqlite || true
-	$(MANGROVE) demo --dir data
+	@examples/sqlite/build "$(TARGET)/release" "$(TARGET)/release/mangrove-sqlite" || true
+	"$(MANGROVE)" demo --dir data
+
+# By the environment, as for `install`.
+redis redis-update: export REDIS_DIR := $(REDIS_DIR)
 
 redis:
 	@scripts/setup redis
 	$(CARGO) build --release --package mangrove-db-cli --package mangrove-redis
 	@CARGO='$(CARGO)' crates/redis/scripts/ready data/valkey
-	exec $(MANGROVE) redis --dir $(REDIS_DIR) --port $(REDIS_PORT)
+	exec "$(MANGROVE)" redis --dir "$${REDIS_DIR/#~\//$$HOME/}" --port $(REDIS_PORT)
 
 redis-update:
 	@scripts/setup redis
 	$(CARGO) build --release --package mangrove-db-cli --package mangrove-redis
 	@CARGO='$(CARGO)' crates/redis/scripts/ready data/valkey --newest
-	$(MANGROVE) redis update --dir $(REDIS_DIR)
+	"$(MANGROVE)" redis update --dir "$${REDIS_DIR/#~\//$$HOME/}"
 
 # Everything is compiled once, with the features and assertions that the tests need, for one run: not incrementally, and
 # without tables of lines. (A panic names its line without them.) Four units a crate take an eighth less processor time
@@ -63,7 +66,7 @@ test: export MANGROVE_TEST_WHOLE = 1
 test:
 	@scripts/setup test
 	$(CARGO) build --profile test --lib --bins --tests
-	$(TARGET)/debug/xtask ci
+	"$(TARGET)/debug/xtask" ci
 
 build:
 	@scripts/setup build
@@ -77,12 +80,12 @@ bench:
 	@python/run bench
 	@CARGO='$(CARGO)' crates/redis/scripts/ready data/valkey
 	@crates/redis/scripts/stock data/valkey
-	$(MANGROVE) bench map --all
-	$(MANGROVE) bench durable
-	$(MANGROVE) bench leveldb
-	$(MANGROVE) bench python
-	$(MANGROVE) bench redis
-	$(MANGROVE) bench txn
+	"$(MANGROVE)" bench map --all
+	"$(MANGROVE)" bench durable
+	"$(MANGROVE)" bench leveldb
+	"$(MANGROVE)" bench python
+	"$(MANGROVE)" bench redis
+	"$(MANGROVE)" bench txn
 
 # By the environment: in the text of a recipe, the shell would split a directory with a space, and replace a ~ only at
 # the beginning of a word.

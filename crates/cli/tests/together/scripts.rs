@@ -83,3 +83,25 @@ fn the_build_of_the_wheel_refuses_a_word_that_it_does_not_know() {
     run.arg("tset");
     finish(run).is(2, "'tset' is none of wheel, test, versions, bench", "python/run");
 }
+
+#[test]
+fn make_serves_a_directory_with_a_space_or_a_tilde() {
+    let yard = Yard::new();
+    fs::copy(format!("{ROOT}/Makefile"), yard.path("Makefile")).unwrap();
+    programs(&yard.path("scripts"), &[("setup", "")]);
+    programs(&yard.path("crates/redis/scripts"), &[("ready", "")]);
+    programs(&yard.path("a target/release"), &[("mangrove", "printf '<%s>' \"$@\"")]);
+    for (goal, begin, end) in [("redis", "<redis>", "<--port><7000>"), ("redis-update", "<redis><update>", "")] {
+        for (given, place) in [("~/a  state", "/home dir/a  state"), ("/a state", "/a state"), ("a", "a")] {
+            let mut make = Command::new("make");
+            make.args(["-s", goal, "CARGO=true", "REDIS_PORT=7000", &format!("REDIS_DIR={given}")]);
+            make.current_dir(yard.path("")).env("HOME", "/home dir").env("CARGO_TARGET_DIR", "a target");
+            for name in ["MAKEFLAGS", "MFLAGS", "MAKELEVEL"] {
+                make.env_remove(name);
+            }
+            let said = finish(make);
+            said.is(0, "", goal);
+            assert_eq!(out(&said), format!("{begin}<--dir><{place}>{end}"));
+        }
+    }
+}
