@@ -1,7 +1,7 @@
 #!/bin/bash
-# Installs the C libraries, their headers and their pkg-config files: mangrove (the map, and the heap
-# for C and C++), mangrove_app
-# (durable applications) and mangrove_leveldb (LevelDB's C API, and its C++ classes where there is a C++ compiler).
+# Installs the C libraries, their headers and their pkg-config files: mangrove (the map, and the heap for C and C++),
+# mangrove_app (durable applications) and mangrove_leveldb (LevelDB's C API, and its C++ classes where there is a C++
+# compiler).
 # Usage: [DESTDIR=STAGE] scripts/install.sh PREFIX [DIRECTORY-OF-BUILT-LIBRARIES]
 # Without the directory it builds them first, optimised; with it, it installs those that are there.
 set -euo pipefail
@@ -69,7 +69,9 @@ install_leveldbs_names() {
     install -m 644 $cpp/include/leveldb/helpers/*.h "$headers/helpers"
     rm -f "$names"/libleveldb.so*
     if command -v "${CXX:-c++}" >/dev/null && command -v make >/dev/null; then
-        make -s -C $cpp -j2 LIBRARY="$(readlink -f "$built/libmangrove_leveldb.a")" OUT="$scratch/classes"
+        # Under a name without spaces, which would be two names to make.
+        ln -s "$(readlink -f "$built/libmangrove_leveldb.a")" "$scratch/libmangrove_leveldb.a"
+        make -s -C $cpp -j2 LIBRARY="$scratch/libmangrove_leveldb.a" OUT="$scratch/classes"
         strip --strip-unneeded "$scratch/classes/libleveldb.so.1d"
         install -m 755 "$scratch/classes/libleveldb.so.1d" "$names/libleveldb.so.1d"
     else

@@ -7,9 +7,13 @@ use mangrove_testkit::c_library::{root, shell};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+/// Installs the library from a directory whose name has a space, as that of a checkout may.
 fn installed(parent: &Path) -> PathBuf {
-    let prefix = parent.join("prefix");
-    run(Command::new(root().join("scripts/install.sh")).arg(&prefix).arg(libraries()).env_remove("DESTDIR"));
+    let (prefix, built) = (parent.join("prefix"), scratch(parent, "built here"));
+    for file in ["libmangrove_leveldb.so", "libmangrove_leveldb.a"] {
+        std::fs::copy(libraries().join(file), built.join(file)).expect("copy the library");
+    }
+    run(Command::new(root().join("scripts/install.sh")).arg(&prefix).arg(&built).env_remove("DESTDIR"));
     prefix
 }
 
