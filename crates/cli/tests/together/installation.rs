@@ -124,6 +124,21 @@ fn a_directory_with_a_space_or_a_tilde_is_one_place() {
 }
 
 #[test]
+fn all_users_can_read_what_an_administrator_with_a_strict_umask_installs() {
+    let yard = Yard::new();
+    fs::create_dir(yard.path("built")).unwrap();
+    symlink(env!("CARGO_BIN_EXE_mangrove"), yard.path("built/mangrove")).unwrap();
+    let mut install = Command::new("sh");
+    install.args(["-c", "umask 077 && exec \"$0\" \"$@\""]).arg(format!("{ROOT}/scripts/install-command.sh"));
+    install.arg(yard.path("prefix")).arg(yard.path("built")).env_remove("DESTDIR");
+    printed(install, "install-command.sh");
+    let mut hidden = Command::new("find");
+    hidden.args([".", "!", "-perm", "-444", "-o", "-type", "d", "!", "-perm", "-755"]);
+    hidden.current_dir(yard.path("prefix"));
+    assert_eq!(printed(hidden, "find"), "");
+}
+
+#[test]
 fn builds_are_installed_whole_and_those_that_are_there_are_not_written_to() {
     let yard = Yard::new();
     for (build, text) in [("a", "first"), ("b", "second")] {
