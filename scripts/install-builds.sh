@@ -31,3 +31,4 @@ done
 sync "$to/builds"
 ln -sfn "$(readlink "$from/current")" "$to/.current.new"
 mv -T "$to/.current.new" "$to/current"
+sync "$to"

@@ -1,7 +1,7 @@
 //! `scripts/setup` and what it shares with other scripts: where they look for Rust, and for what Cargo has built.
 
 use crate::support::{Said, Yard, finish};
-use std::fs;
+use std::fs::{self, File};
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Command;
@@ -55,19 +55,25 @@ fn setup_tells_a_user_without_sudo_all_that_root_is_to_run() {
     assert!(out(&said).contains(told), "{}", out(&said));
 }
 
-#[test]
-fn the_server_is_linked_to_the_library_where_cargo_has_built_it() {
-    let yard = Yard::new();
+/// `ready` in a tree of its own, whose `build` prints the library that it is to link.
+fn ready(yard: &Yard) -> Command {
     let scripts = yard.path("a tree/crates/redis/scripts");
     programs(&scripts, &[("fetch", ""), ("build", "echo \"$2\"")]);
     fs::copy(format!("{ROOT}/crates/redis/scripts/ready"), scripts.join("ready")).unwrap();
+    let mut ready = Command::new("bash");
+    ready.arg(scripts.join("ready")).arg("data/valkey").current_dir(yard.path("a tree"));
+    ready.env("CARGO", "true").env_remove("CARGO_TARGET_DIR");
+    ready.env_remove("PROFILE").env_remove("SELECTION");
+    ready
+}
+
+#[test]
+fn the_server_is_linked_to_the_library_where_cargo_has_built_it() {
+    let yard = Yard::new();
     let elsewhere = yard.path("else where");
     let given = [None, Some(Path::new("../else where")), Some(elsewhere.as_path())];
     for (given, expected) in given.into_iter().zip(["a tree/target", "else where", "else where"]) {
-        let mut ready = Command::new("bash");
-        ready.arg(scripts.join("ready")).arg("data/valkey").current_dir(yard.path("a tree"));
-        ready.env("CARGO", "true").env_remove("CARGO_TARGET_DIR");
-        ready.env_remove("PROFILE").env_remove("SELECTION");
+        let mut ready = ready(&yard);
         ready.envs(given.map(|given| ("CARGO_TARGET_DIR", given)));
         let said = finish(ready);
         said.is(0, "", "ready");
@@ -75,6 +81,21 @@ fn the_server_is_linked_to_the_library_where_cargo_has_built_it() {
         let library = place.join("release/libmangrove_app.so");
         assert_eq!(out(&said).lines().next_back(), library.to_str());
     }
+}
+
+#[test]
+fn a_server_that_a_power_cut_has_emptied_is_built_again() {
+    let yard = Yard::new();
+    let current = yard.path("a tree/data/valkey/current");
+    programs(&current, &[("valkey-server", "")]);
+    let has_built = |yard: &Yard| {
+        let said = finish(ready(yard));
+        said.is(0, "", "ready");
+        out(&said).ends_with("release/libmangrove_app.so\n")
+    };
+    assert!(!has_built(&yard));
+    File::create(current.join("valkey-server")).unwrap();
+    assert!(has_built(&yard));
 }
 
 #[test]
