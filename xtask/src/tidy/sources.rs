@@ -1,10 +1,18 @@
 //! The files that the checks read: those that git tracks or would track, so that neither build outputs
 //! nor data count, and a new file counts before it is committed.
 
+use crate::tree;
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
+
+/// Git, without what it is told inside a hook: another work tree and its index.
+fn git() -> Command {
+    let mut git = Command::new("git");
+    git.env_remove("GIT_DIR").env_remove("GIT_INDEX_FILE").env_remove("GIT_WORK_TREE");
+    git
+}
 
 /// Every file's path from the root, and its text; "" for what is no text.
 pub(super) struct Sources {
@@ -12,12 +20,22 @@ pub(super) struct Sources {
 }
 
 impl Sources {
-    /// The files of a checkout.
+    /// The files of a checkout, or of an unpacked archive, which has no repository.
     pub(super) fn tracked(root: &Path) -> Result<Self> {
-        let mut git = Command::new("git");
-        git.args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"]).current_dir(root);
-        // Inside a hook these name another work tree's index.
-        git.env_remove("GIT_DIR").env_remove("GIT_INDEX_FILE").env_remove("GIT_WORK_TREE");
+        // In an empty repository every file of an archive is one that git would track.
+        let archive = !root.join(".git").exists();
+        let empty = if archive { Some(tree::RunFolder::of(None, "tidy-run")?) } else { None };
+        let repository = match &empty {
+            Some(folder) => {
+                tree::run(git().args(["init", "--quiet"]).arg(&folder.path))?;
+                folder.path.join(".git")
+            }
+            None => root.join(".git"),
+        };
+        let mut git = git();
+        // Named, git takes it whoever owns it: in a container that is often another user.
+        git.arg("--git-dir").arg(repository).arg("--work-tree").arg(root).current_dir(root);
+        git.args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"]);
         let output = git.output().context("cannot start git, which says what is tracked")?;
         if !output.status.success() {
             bail!("git ls-files: {}", String::from_utf8_lossy(&output.stderr).trim());

@@ -42,6 +42,17 @@ fn workspace(changes: &[(&str, &str)]) -> Sources {
     Sources::read(folder.path(), files().map(|(name, _)| *name)).expect("the workspace")
 }
 
+#[test]
+fn the_files_of_an_unpacked_archive_are_those_that_git_would_track() {
+    let folder = tempfile::tempdir().expect("a directory");
+    std::fs::create_dir(folder.path().join("target")).expect("a directory");
+    for (name, text) in [(".gitignore", "/target\n"), ("target/built", ""), ("lib.rs", "")] {
+        std::fs::write(folder.path().join(name), text).expect("a file");
+    }
+    let sources = Sources::tracked(folder.path()).expect("its files");
+    assert_eq!(sources.names().collect::<Vec<_>>(), [".gitignore", "lib.rs"]);
+}
+
 /// The one finding of a check.
 fn one(check: fn(&Sources) -> Vec<String>, changes: &[(&str, &str)]) -> String {
     let mut found = check(&workspace(changes));
