@@ -57,7 +57,7 @@ enum Chore {
     RedisSoak(valkey::soak::Args),
     /// Valkey's own tests with the durable server in the place of its own.
     RedisSuite(valkey::suite::Args),
-    /// Disk and memory after nine of ten records were deleted: map, LevelDB's API and a durable application.
+    /// Disk and memory after nine of ten records were deleted: map, LevelDB's API, a durable application, a heap.
     Space(space::Args),
     /// Rules of the sources' structure: circles of files, long lines and files, floors, names in documents.
     Tidy(tidy::Args),
