@@ -27,7 +27,8 @@ fn out(said: &Said) -> &str {
 #[test]
 fn setup_finds_rust_in_cargo_home_where_there_is_no_home() {
     let yard = Yard::new();
-    let rustup = "sed -n 's/^channel = \"\\(.*\\)\"/\\1-here/p' rust-toolchain.toml";
+    // The toolchain that is wanted, and more than a pipe holds after it.
+    let rustup = "sed -n 's/^channel = \"\\(.*\\)\"/\\1-here/p' rust-toolchain.toml; seq 100000";
     let cargo = ("cargo", "echo cargo of the yard");
     let others = [("cc", "echo a compiler"), ("apt-get", "exit 1"), ("curl", "exit 1")];
     programs(&yard.path("a cargo/bin"), &[&[("rustup", rustup), cargo][..], &others].concat());
@@ -116,7 +117,9 @@ fn make_serves_a_directory_with_a_space_or_a_tilde() {
     programs(&yard.path("scripts"), &[("setup", "")]);
     programs(&yard.path("crates/redis/scripts"), &[("ready", "")]);
     programs(&yard.path("a target/release"), &[("mangrove", "printf '<%s>' \"$@\"")]);
-    for (goal, begin, end) in [("redis", "<redis>", "<--port><7000>"), ("redis-update", "<redis><update>", "")] {
+    for (goal, begin, end) in
+        [("redis", "<redis>", "<--port><7000>"), ("redis-update", "<redis><update>", "")]
+    {
         for (given, place) in [("~/a  state", "/home dir/a  state"), ("/a state", "/a state"), ("a", "a")] {
             let mut make = Command::new("make");
             make.args(["-s", goal, "CARGO=true", "REDIS_PORT=7000", &format!("REDIS_DIR={given}")]);
