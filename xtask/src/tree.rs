@@ -66,6 +66,20 @@ impl Drop for RunFolder {
     }
 }
 
+/// Waits until no other process has this lock. It is held until the returned file is closed.
+pub(crate) fn lock(path: &Path) -> Result<File> {
+    let file = File::options().create(true).truncate(false).write(true).open(path);
+    let file = file.with_context(|| format!("cannot open {}", path.display()))?;
+    // SAFETY: an open file.
+    while unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX) } != 0 {
+        let error = io::Error::last_os_error();
+        if error.kind() != io::ErrorKind::Interrupted {
+            return Err(error).with_context(|| format!("cannot lock {}", path.display()));
+        }
+    }
+    Ok(file)
+}
+
 /// Builds a package, and returns the directory of what was built: as it is released; or, in `make test`, as its tests
 /// are, with which it is compiled already.
 pub(crate) fn build(package: &str) -> Result<PathBuf> {
@@ -112,6 +126,19 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_lock_keeps_others_out() -> Result<()> {
+        let folder = tempfile::tempdir()?;
+        let path = folder.path().join("lock");
+        let held = lock(&path)?;
+        let other = File::open(&path)?;
+        // SAFETY: an open file.
+        let refused = unsafe { libc::flock(other.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } != 0;
+        assert!(refused);
+        drop(held);
+        Ok(())
+    }
 
     #[test]
     fn two_runs_have_two_directories() -> Result<()> {

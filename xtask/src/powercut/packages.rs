@@ -20,7 +20,8 @@ pub(super) fn install_missing() -> anyhow::Result<()> {
         return Ok(());
     }
     println!("powercut: installing {} (apt-get) ...", missing.join(" "));
-    let mut install = vec!["install", "-y", "-q", "--no-install-recommends"];
+    // Another apt-get may be at work: a fresh machine installs updates by itself.
+    let mut install = vec!["-o", "DPkg::Lock::Timeout=600", "install", "-y", "-q", "--no-install-recommends"];
     install.extend(&missing);
     if !as_root("apt-get")
         .args(&install)

@@ -30,11 +30,16 @@ pub(crate) fn run(args: Args) -> Result<()> {
     if let Some(role) = args.inside {
         return raw::run(role, &args.numbers, args.threads, args.keys, args.seed);
     }
-    packages::install_missing()?;
     let folder = tree::target().join("powercut");
     let run_folder = folder.join(format!("run-{}", std::process::id()));
     std::fs::create_dir_all(&run_folder)?;
-    let mut bench = Bench { kernel: Kernel::obtain(&folder)?, folder, run_folder, args, accelerator: None };
+    let kernel = {
+        // On a fresh machine one of two runs fetches, and the other waits for it.
+        let _lock = tree::lock(&folder.join("fetch.lock"))?;
+        packages::install_missing()?;
+        Kernel::obtain(&folder)?
+    };
+    let mut bench = Bench { kernel, folder, run_folder, args, accelerator: None };
     let outcome = if bench.args.planted { bench.planted() } else { bench.honest() };
     std::fs::remove_dir_all(&bench.run_folder)?;
     outcome
