@@ -83,7 +83,7 @@ bench:
 	"$(MANGROVE)" bench map --all
 	"$(MANGROVE)" bench durable
 	"$(MANGROVE)" bench leveldb
-	"$(MANGROVE)" bench python
+	"$(MANGROVE)" bench python --python "$(TARGET)/python/bench/bin/python"
 	"$(MANGROVE)" bench redis
 	"$(MANGROVE)" bench txn
 
