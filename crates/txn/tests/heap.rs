@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 use ways::{on_each_way, ways};
 
@@ -452,54 +452,70 @@ fn a_child_that_undoes_a_body_writes_nothing_into_the_log() {
     assert_eq!(values(&options.open(&path).unwrap()), [1]);
 }
 
+/// Seconds after which a child that waits is ended, and after which a parent gives up.
+const CHILD_SECONDS_MAX: u32 = 300;
+
+/// A heap with two words, whose transactions wait for each other's words without a limit.
+fn with_two_words(folder: &Path) -> (Heap, [Ptr<u64>; 2]) {
+    let records = StmOptions { solo_after: None, ..StmOptions::default() };
+    let options = options(Medium::Emulated(Latency::new(0, 0))).executor(records).domain(Domain::Adr);
+    let heap = options.log_count(4).background(false).open(folder.join("heap")).unwrap();
+    let words = heap.transaction(|tx| Ok([tx.alloc_array(32)?, tx.alloc_array(32)?])).unwrap();
+    (heap, words)
+}
+
+/// Writes the second word in a transaction whose body forks after `ready`. The child then writes the first one, which
+/// another thread of the parent owns, and has to end with `Forked`.
+fn fork_in_a_body(heap: &Heap, words: [Ptr<u64>; 2], ready: impl Fn()) {
+    let mut child = -1;
+    let answer = heap.transaction(|tx| {
+        tx.write(words[1], 2)?;
+        if child == -1 {
+            ready();
+            // SAFETY: the child leaves the body, which allocates little of the process's memory, and exits.
+            child = unsafe { libc::fork() };
+        }
+        if child == 0 {
+            // SAFETY: asks for a signal.
+            unsafe { libc::alarm(CHILD_SECONDS_MAX) };
+            tx.write(words[0], 2)?;
+        }
+        Ok(())
+    });
+    if child == 0 {
+        let refused = matches!(answer, Err(HeapError::Forked));
+        // SAFETY: ends the child at once.
+        unsafe { libc::_exit(i32::from(!refused)) };
+    }
+    let mut status = -1;
+    // SAFETY: waits for the child.
+    unsafe { libc::waitpid(child, &raw mut status, 0) };
+    answer.unwrap();
+    assert_eq!(status, 0);
+}
+
+/// Writes the first word in a transaction that lasts until `may_end` has a message, or no sender.
+fn own_the_first(heap: &Heap, words: [Ptr<u64>; 2], owns: &Sender<()>, may_end: &Receiver<()>) {
+    let answer = heap.transaction(|tx| {
+        tx.write(words[0], 1)?;
+        owns.send(()).unwrap();
+        let _ = may_end.recv();
+        Ok(())
+    });
+    answer.unwrap();
+}
+
 /// In a child, what another thread of the parent's owned stays owned.
 #[test]
 fn a_child_that_is_forked_in_a_body_does_not_wait_for_a_thread_that_it_has_not() {
-    /// Ends a child that waits.
-    const SECONDS_MAX: u32 = 300;
-    let records = StmOptions { solo_after: None, ..StmOptions::default() };
-    let options = options(Medium::Emulated(Latency::new(0, 0))).executor(records).domain(Domain::Adr);
     let folder = tempfile::tempdir().unwrap();
-    let heap = options.log_count(4).background(false).open(folder.path().join("heap")).unwrap();
-    let words: [Ptr<u64>; 2] = heap.transaction(|tx| Ok([tx.alloc_array(32)?, tx.alloc_array(32)?])).unwrap();
+    let (heap, words) = with_two_words(folder.path());
     let ((owns, is_owned), (end, may_end)) = (channel(), channel::<()>());
     std::thread::scope(|scope| {
-        let heap = &heap;
-        scope.spawn(move || {
-            let answer = heap.transaction(|tx| {
-                tx.write(words[0], 1)?;
-                owns.send(()).unwrap();
-                let _ = may_end.recv();
-                Ok(())
-            });
-            answer.unwrap();
-        });
+        let (heap, _end) = (&heap, end);
+        scope.spawn(move || own_the_first(heap, words, &owns, &may_end));
         is_owned.recv().unwrap();
-        let mut child = -1;
-        let answer = heap.transaction(|tx| {
-            tx.write(words[1], 2)?;
-            if child == -1 {
-                // SAFETY: the child leaves the body, which allocates little of the process's memory, and exits.
-                child = unsafe { libc::fork() };
-            }
-            if child == 0 {
-                // SAFETY: asks for a signal.
-                unsafe { libc::alarm(SECONDS_MAX) };
-                tx.write(words[0], 2)?;
-            }
-            Ok(())
-        });
-        if child == 0 {
-            let refused = matches!(answer, Err(HeapError::Forked));
-            // SAFETY: ends the child at once.
-            unsafe { libc::_exit(i32::from(!refused)) };
-        }
-        let mut status = -1;
-        // SAFETY: waits for the child.
-        unsafe { libc::waitpid(child, &raw mut status, 0) };
-        end.send(()).unwrap();
-        answer.unwrap();
-        assert_eq!(status, 0);
+        fork_in_a_body(heap, words, || {});
     });
     assert_eq!(heap.read(|tx| Ok([tx.read(words[0])?, tx.read(words[1])?])).unwrap(), [1, 2]);
 }
@@ -507,26 +523,13 @@ fn a_child_that_is_forked_in_a_body_does_not_wait_for_a_thread_that_it_has_not()
 /// In a child, a gate that another thread of the parent's was closing stays closed, and its turn taken.
 #[test]
 fn a_child_that_is_forked_in_a_body_does_not_wait_for_a_gate_that_stays_closed() {
-    /// Ends a child that waits; and the parent's wait.
-    const SECONDS_MAX: u32 = 300;
-    let records = StmOptions { solo_after: None, ..StmOptions::default() };
-    let options = options(Medium::Emulated(Latency::new(0, 0))).executor(records).domain(Domain::Adr);
     let folder = tempfile::tempdir().unwrap();
-    let heap = options.log_count(4).background(false).open(folder.path().join("heap")).unwrap();
-    let words: [Ptr<u64>; 2] = heap.transaction(|tx| Ok([tx.alloc_array(32)?, tx.alloc_array(32)?])).unwrap();
+    let (heap, words) = with_two_words(folder.path());
     let ((owns, is_owned), (end, may_end)) = (channel(), channel::<()>());
     let ((begins, has_begun), (closes, is_closing)) = (channel::<()>(), channel());
     std::thread::scope(|scope| {
-        let (heap, end, begins) = (&heap, end, begins);
-        scope.spawn(move || {
-            let answer = heap.transaction(|tx| {
-                tx.write(words[0], 1)?;
-                owns.send(()).unwrap();
-                let _ = may_end.recv();
-                Ok(())
-            });
-            answer.unwrap();
-        });
+        let (heap, _end, begins) = (&heap, end, begins);
+        scope.spawn(move || own_the_first(heap, words, &owns, &may_end));
         scope.spawn(move || {
             if has_begun.recv().is_ok() {
                 closes.send(own_thread()).unwrap();
@@ -535,37 +538,15 @@ fn a_child_that_is_forked_in_a_body_does_not_wait_for_a_gate_that_stays_closed()
             }
         });
         is_owned.recv().unwrap();
-        let mut child = -1;
-        let answer = heap.transaction(|tx| {
-            tx.write(words[1], 2)?;
-            if child == -1 {
-                begins.send(()).unwrap();
-                let (closing, begun) = (is_closing.recv().unwrap(), Instant::now());
-                while !is_asleep(&closing) {
-                    assert!(begun.elapsed() < Duration::from_secs(SECONDS_MAX.into()), "it does not wait");
-                    std::thread::yield_now();
-                }
-                // SAFETY: the child leaves the body, which allocates little of the process's memory, and exits.
-                child = unsafe { libc::fork() };
+        fork_in_a_body(heap, words, || {
+            begins.send(()).unwrap();
+            let (closing, begun) = (is_closing.recv().unwrap(), Instant::now());
+            while !is_asleep(&closing) {
+                let waited = begun.elapsed() < Duration::from_secs(CHILD_SECONDS_MAX.into());
+                assert!(waited, "it does not wait");
+                std::thread::yield_now();
             }
-            if child == 0 {
-                // SAFETY: asks for a signal.
-                unsafe { libc::alarm(SECONDS_MAX) };
-                tx.write(words[0], 2)?;
-            }
-            Ok(())
         });
-        if child == 0 {
-            let refused = matches!(answer, Err(HeapError::Forked));
-            // SAFETY: ends the child at once.
-            unsafe { libc::_exit(i32::from(!refused)) };
-        }
-        let mut status = -1;
-        // SAFETY: waits for the child.
-        unsafe { libc::waitpid(child, &raw mut status, 0) };
-        end.send(()).unwrap();
-        answer.unwrap();
-        assert_eq!(status, 0);
     });
     assert_eq!(heap.read(|tx| Ok([tx.read(words[0])?, tx.read(words[1])?])).unwrap(), [1, 2]);
 }
