@@ -290,10 +290,9 @@ impl Tx<'_> {
         first: impl FnOnce(&mut Tx<'_>) -> Result<T, Stop>,
         second: impl FnOnce(&mut Tx<'_>) -> Result<T, Stop>,
     ) -> Result<T, Stop> {
-        match self.nested(|tx| first(tx).map_err(Cancel::<Infallible>::Stop)) {
-            Err(Cancel::Stop(Stop(Why::Retry))) => second(self),
-            Err(Cancel::Stop(stop)) => Err(stop),
-            Ok(answer) => Ok(answer),
+        match self.whole(first) {
+            Err(Stop(Why::Retry)) => second(self),
+            answer => answer,
         }
     }
 
