@@ -1,7 +1,7 @@
 //! What every section needs: the parsed arguments, the inputs, the report.
 
 use crate::harness::media::BenchMedium;
-use crate::harness::own_path::own_path;
+use crate::harness::own_path::{emptied, own_path};
 use crate::harness::store::StoreKind;
 use crate::report::report::{BenchReport, FigureUnit, RowKey};
 use crate::subjects::{self, IndexKind, MangroveC};
@@ -154,12 +154,7 @@ impl<'a> MapBench<'a> {
 
     /// An empty directory for one store, below `--dir`.
     pub(crate) fn fresh_dir(&self, name: &str) -> anyhow::Result<PathBuf> {
-        let dir = own_path(&self.args.dir, name);
-        if dir.exists() {
-            std::fs::remove_dir_all(&dir).with_context(|| format!("cannot empty {}", dir.display()))?;
-        }
-        std::fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
-        Ok(dir)
+        emptied(own_path(&self.args.dir, name))
     }
 }
 

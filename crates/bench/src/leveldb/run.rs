@@ -6,7 +6,7 @@ use super::classes;
 use super::lines::{READING, UNSYNCED, WRITING};
 use super::workloads::{self, READS, UNSYNCED_WRITES, WRITES, WriteWorkload};
 use super::{LeveldbArgs, goals};
-use crate::harness::own_path::own_path;
+use crate::harness::own_path::{emptied, own_path};
 use crate::harness::progress::SectionProgress;
 use crate::harness::run_args::list;
 use crate::report::render::Page;
@@ -178,12 +178,7 @@ impl Round<'_> {
     }
 
     fn fresh_dir(&self) -> anyhow::Result<PathBuf> {
-        let dir = own_path(&self.args.dir, "leveldb");
-        if dir.exists() {
-            std::fs::remove_dir_all(&dir).with_context(|| format!("cannot empty {}", dir.display()))?;
-        }
-        std::fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
-        Ok(dir)
+        emptied(own_path(&self.args.dir, "leveldb"))
     }
 
     fn add(&mut self, section: &'static str, operation: &str, threads: usize, rate: f64) {

@@ -2,7 +2,7 @@
 
 use super::lines::{READING, WRITING};
 use super::{PythonArgs, goals};
-use crate::harness::own_path::own_path;
+use crate::harness::own_path::{emptied, own_path};
 use crate::harness::progress::SectionProgress;
 use crate::harness::run_args::list;
 use crate::report::render::Page;
@@ -122,11 +122,7 @@ struct Scratch(PathBuf);
 
 impl Scratch {
     fn new(path: PathBuf) -> anyhow::Result<Self> {
-        if path.exists() {
-            std::fs::remove_dir_all(&path).with_context(|| format!("cannot empty {}", path.display()))?;
-        }
-        std::fs::create_dir_all(&path).with_context(|| format!("cannot make {}", path.display()))?;
-        Ok(Self(path))
+        emptied(path).map(Self)
     }
 }
 

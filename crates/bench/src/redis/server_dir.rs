@@ -1,7 +1,7 @@
 //! The directory of a server under measurement: gone with its owner, so that a bench that fails leaves no memory in
 //! use.
 
-use crate::harness::own_path::own_path;
+use crate::harness::own_path::{emptied, own_path};
 use anyhow::Context as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -25,11 +25,7 @@ impl ServerDir {
         } else {
             own_path(disk, &format!("redis-{name}"))
         };
-        if dir.exists() {
-            std::fs::remove_dir_all(&dir).with_context(|| format!("cannot empty {}", dir.display()))?;
-        }
-        std::fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
-        Ok(Self(dir.canonicalize()?))
+        Ok(Self(emptied(dir)?.canonicalize()?))
     }
 
     pub(super) fn path(&self) -> &Path {
