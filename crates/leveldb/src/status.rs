@@ -6,7 +6,7 @@ use std::alloc::{Layout, handle_alloc_error};
 use std::ffi::{c_char, c_void};
 use std::fmt;
 
-/// What a caller is told where there is no memory for the message.
+/// The message that a caller gets where there is no memory for the right one.
 const NO_MEMORY_FOR_MESSAGE: &[u8] = b"IO error: no memory for more words";
 
 /// The kinds of failure that LevelDB distinguishes by the first words of the message; `NotFound` is no failure here.

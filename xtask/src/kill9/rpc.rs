@@ -196,10 +196,10 @@ mod tests {
     #[test]
     fn a_connection_that_ends_before_the_kill_is_an_error() {
         let clients = Clients { round: 0, threads: 1, keys: 1, seed: 1, is_killed: AtomicBool::new(false) };
-        let nobody = Door("/nowhere/door".to_owned());
-        assert!(clients.write(&nobody, &AtomicU64::new(0)).is_err());
+        let no_server = Door("/nowhere/door".to_owned());
+        assert!(clients.write(&no_server, &AtomicU64::new(0)).is_err());
         clients.is_killed.store(true, Ordering::Relaxed);
-        assert!(clients.write(&nobody, &AtomicU64::new(0)).is_ok_and(|lines| lines.is_empty()));
+        assert!(clients.write(&no_server, &AtomicU64::new(0)).is_ok_and(|lines| lines.is_empty()));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
-/// Git, without what it is told inside a hook: another work tree and its index.
+/// Git, without the variables that name another work tree and its index inside a hook.
 fn git() -> Command {
     let mut git = Command::new("git");
     git.env_remove("GIT_DIR").env_remove("GIT_INDEX_FILE").env_remove("GIT_WORK_TREE");
@@ -33,7 +33,7 @@ impl Sources {
             None => root.join(".git"),
         };
         let mut git = git();
-        // Named, git takes it whoever owns it: in a container that is often another user.
+        // Git refuses a repository of another user, as it often is in a container, unless it is named.
         git.arg("--git-dir").arg(repository).arg("--work-tree").arg(root).current_dir(root);
         git.args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"]);
         let output = git.output().context("cannot start git, which says what is tracked")?;

@@ -253,7 +253,7 @@ fn a_pipeline_is_answered_in_order_and_survives() {
     serving.child.wait().expect("ends");
 }
 
-/// The server is told to end before it serves, and once more when the application is closed and gone.
+/// The server gets SIGTERM before it serves, and again after it has closed its application.
 #[test]
 fn a_second_signal_uses_nothing_that_is_closed() {
     let (scratch, kv) = (tempfile::tempdir().expect("a scratch directory"), root().join("examples/kv"));
