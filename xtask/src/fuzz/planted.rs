@@ -14,40 +14,15 @@ const SEARCHES_AT_ONCE: usize = 4;
 /// What a process without a check says before what its search has found.
 const FINDING: &str = "found: ";
 
-/// Runs the search. `without`: in this process, without that check; else with all checks, and then in a process for
-/// each check, because a pool without it may end the process. `sparse`: without one check in four; and with all checks
-/// it damages one block in four.
+/// Runs the search: with `without` in this process, without that check; else first with all checks, and then in a
+/// process for each check, because a pool without it may end the process. `sparse`: without one check in four, and not
+/// with all of them; crashlab's tests search with all.
 pub(super) fn run(without: Option<&str>, sparse: bool) -> anyhow::Result<()> {
-    let begun = Instant::now();
-    let mut mapped_first = false;
     if let Some(name) = without {
-        let found = DamageCheck::ALL.into_iter().find(|check| format!("{check:?}") == name);
-        let Some(check) = found else { bail!("no check is called {name}; there are {:?}", DamageCheck::ALL) };
-        leave_out(check);
-        // The pools that need the check come first.
-        mapped_first = matches!(
-            check,
-            DamageCheck::ImageLength
-                | DamageCheck::Made
-                | DamageCheck::BlankRootWord
-                | DamageCheck::BlankSegment
-                | DamageCheck::BlankChunk
-                | DamageCheck::BlankSlot
-        );
+        return search_without(name);
     }
-    let found = damage_search(!sparse, mapped_first);
-    if let (Err(finding), Some(_)) = (&found, without) {
-        println!("{FINDING}{finding}");
-    }
-    let tally = found.map_err(anyhow::Error::msg)?;
-    println!(
-        "{} damaged pools: {} refused, the others whole or exempt, {:.1} s",
-        tally.tried,
-        tally.refused,
-        begun.elapsed().as_secs_f64()
-    );
-    if without.is_some() {
-        return Ok(());
+    if !sparse {
+        search(false)?;
     }
     let mut missed = Vec::new();
     let checks: Vec<DamageCheck> = DamageCheck::ALL.into_iter().step_by(if sparse { 4 } else { 1 }).collect();
@@ -64,6 +39,41 @@ pub(super) fn run(without: Option<&str>, sparse: bool) -> anyhow::Result<()> {
         bail!("left out, and nothing noticed: {}", missed.join(", "));
     }
     println!("{} of {} checks left out in turn: each is needed", checks.len(), DamageCheck::ALL.len());
+    Ok(())
+}
+
+/// Searches in this process without the check of that name.
+fn search_without(name: &str) -> anyhow::Result<()> {
+    let found = DamageCheck::ALL.into_iter().find(|check| format!("{check:?}") == name);
+    let Some(check) = found else { bail!("no check is called {name}; there are {:?}", DamageCheck::ALL) };
+    leave_out(check);
+    // The pools that need the check come first.
+    let mapped_first = matches!(
+        check,
+        DamageCheck::ImageLength
+            | DamageCheck::Made
+            | DamageCheck::BlankRootWord
+            | DamageCheck::BlankSegment
+            | DamageCheck::BlankChunk
+            | DamageCheck::BlankSlot
+    );
+    let found = search(mapped_first);
+    if let Err(finding) = &found {
+        println!("{FINDING}{finding}");
+    }
+    found
+}
+
+/// Searches for a loss, and prints what it has damaged.
+fn search(mapped_first: bool) -> anyhow::Result<()> {
+    let begun = Instant::now();
+    let tally = damage_search(true, mapped_first).map_err(anyhow::Error::msg)?;
+    println!(
+        "{} damaged pools: {} refused, the others whole or exempt, {:.1} s",
+        tally.tried,
+        tally.refused,
+        begun.elapsed().as_secs_f64()
+    );
     Ok(())
 }
 
