@@ -36,7 +36,11 @@ impl EventCount {
 
     /// Sleeps until there is an event or about `limit` has passed; true when there was an event.
     pub fn wait_for(&self, ticket: u32, limit: Duration) -> bool {
-        let end = std::time::Instant::now() + limit;
+        let Some(end) = std::time::Instant::now().checked_add(limit) else {
+            // The clock never comes so far.
+            self.wait(ticket);
+            return true;
+        };
         // Acquire pairs with the Release in `advance`.
         while self.word.load(Ordering::Acquire) == ticket {
             let left = end.saturating_duration_since(std::time::Instant::now());
@@ -121,5 +125,13 @@ mod tests {
             event.notify_all();
         });
         assert!(!event.wait_for(event.ticket(), Duration::from_millis(2)), "there was no event");
+    }
+
+    #[test]
+    fn a_limit_beyond_the_clock_is_none() {
+        let event = EventCount::new();
+        let ticket = event.ticket();
+        event.notify_all();
+        assert!(event.wait_for(ticket, Duration::MAX));
     }
 }
