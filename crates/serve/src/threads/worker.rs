@@ -29,6 +29,8 @@ const READ_COUNT_MAX: usize = 64;
 const GONE_COUNT_MIN: usize = 256;
 /// How often the loop looks for overdue and for idle clients.
 const TICK: Duration = Duration::from_millis(500);
+/// In place of a time that the clock cannot show: a hundred years.
+const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
 pub(crate) struct Worker {
     shared: Arc<ServerShared>,
@@ -192,7 +194,8 @@ impl Worker {
     /// loop was last woken. None arrives any more.
     fn drain(&mut self) {
         self.welcome_arrived();
-        self.draining = Some(self.now + self.shared.options.shutdown_max);
+        let end = self.now.checked_add(self.shared.options.shutdown_max);
+        self.draining = Some(end.unwrap_or_else(|| self.now + FOR_EVER));
         for index in 0..self.connections.len() {
             self.list(index);
         }
@@ -392,6 +395,25 @@ mod tests {
         worker.handle_wake();
         let mut theirs = accept(&worker, b"inc\n");
         worker.drain();
+        while !worker.active.is_empty() {
+            worker.turn();
+        }
+        let mut told = String::new();
+        theirs.read_to_string(&mut told).unwrap();
+        assert_eq!(told, "1\n");
+    }
+
+    #[test]
+    fn a_shutdown_may_wait_for_ever() {
+        let mut ready = ready();
+        Arc::get_mut(&mut ready.shared).unwrap().options.shutdown_max = Duration::MAX;
+        let (shared, poll) = (Arc::clone(&ready.shared), ready.polls.remove(0));
+        let client = shared.runtime.client().unwrap();
+        let mut worker = Worker::new(shared, 0, poll, client);
+        let mut theirs = arrive(&mut worker, b"inc\n");
+        worker.drain();
+        worker.now += 2 * TICK;
+        worker.tick();
         while !worker.active.is_empty() {
             worker.turn();
         }
