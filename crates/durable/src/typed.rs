@@ -383,12 +383,39 @@ impl<T: Persist> Durable<T> {
     /// must not own memory of the state any more.
     ///
     /// # Errors
-    /// The medium's error, after which the state opens by recovery; `Broken` after a closure panicked.
+    /// The medium's error, after which the state opens by recovery; `Broken` after a closure panicked; `Batch` in a
+    /// forked child.
     pub fn close(self) -> Result<()> {
-        let shared = Arc::into_inner(self.shared);
-        shared.map_or_else(
-            || Err(Error::Server { what: "the state is still in use by a thread that is ending".into() }),
-            |shared| shared.runtime.close(),
-        )
+        if let Err(error) = self.shared.runtime.refuse_child() {
+            // A thread of the parent may have been ending: it never does here.
+            std::mem::forget(self);
+            return Err(error);
+        }
+        last_owner(self.shared, std::thread::yield_now).runtime.close()
+    }
+}
+
+/// What `shared` holds, once this is the only owner; calls `pause` until then. Each other owner is a thread that is
+/// ending and gives its slot back: a scope of threads does not wait for that.
+fn last_owner<T>(mut shared: Arc<T>, mut pause: impl FnMut()) -> T {
+    loop {
+        match Arc::try_unwrap(shared) {
+            Ok(owned) => return owned,
+            Err(others) => shared = others,
+        }
+        pause();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn closing_waits_for_threads_that_are_ending() {
+        let shared = Arc::new(7);
+        let mut ending = vec![Arc::clone(&shared), Arc::clone(&shared)];
+        assert_eq!(last_owner(shared, || drop(ending.pop())), 7);
+        assert!(ending.is_empty());
     }
 }
