@@ -365,7 +365,11 @@ impl BulkMedium {
     }
 
     fn write_rest(&self) -> Result<()> {
-        let write_lane = |lane: usize| self.write_marked(&mut self.lanes[lane].lock(), true);
+        let write_lane = |lane: usize| {
+            let mut lane = self.lanes[lane].lock();
+            // Before another thread gets the lane, which may end the load, too (invariant 4).
+            self.write_marked(&mut lane, true).inspect_err(|e| self.poison(e.clone()))
+        };
         if self.background && self.grown() >= FAN_OUT_BYTES_MIN {
             fan_out(LANES, write_lane).into_iter().collect::<Result<()>>()?;
         } else {

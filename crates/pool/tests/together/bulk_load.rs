@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const PAGE: usize = 4096;
 const ENOSPC: i32 = 28;
@@ -361,6 +361,65 @@ fn a_write_that_fails_beside_the_end_leaves_nothing() {
     assert!(shared.set((storage.clone(), region.clone())).is_ok());
     let ended = pool.close();
     assert!(storage.struck() && ended.is_err(), "{ended:?}");
+    assert!(!path.join("pool").exists());
+}
+
+/// The end of a load fails in one lane while the other one is still being written. A second thread that ends the load
+/// then gets the first lane, whose pages it does not write, and has to find the load poisoned. (The write in the other
+/// lane waits here until it is.)
+#[test]
+fn a_write_of_the_end_that_fails_poisons_the_load_before_its_lane_is_free() {
+    const EIO: i32 = 5;
+    /// From this size on each lane has a thread at the end.
+    const LEN: u64 = 16 << 20;
+    /// The lanes have these in turn.
+    const PIECE: u64 = 2 << 20;
+    /// Too little for the threads in the background.
+    const BYTES: usize = 256 << 10;
+    fn happens(is: impl Fn() -> bool) -> bool {
+        let begun = Instant::now();
+        while !is() {
+            if begun.elapsed() > Duration::from_secs(300) {
+                return false;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        true
+    }
+    let folder = folder();
+    let path = folder.path().join("p");
+    let shared = Arc::new(OnceLock::<(Faulty, Region)>::new());
+    let was_poisoned = Arc::new(AtomicBool::new(false));
+    let amid = {
+        let (shared, was_poisoned) = (Arc::clone(&shared), Arc::clone(&was_poisoned));
+        let is_other_under_way = AtomicBool::new(false);
+        move |access: Access, name: &str, offset: u64| {
+            let is_end = access == Access::Write && name == "image";
+            let Some((storage, region)) = shared.get().filter(|_| is_end) else { return };
+            if offset == PIECE {
+                is_other_under_way.store(true, Ordering::SeqCst);
+                let is_poisoned = happens(|| region.medium().poisoned().is_some());
+                was_poisoned.store(is_poisoned, Ordering::SeqCst);
+            } else if offset == 0 && happens(|| is_other_under_way.load(Ordering::SeqCst)) {
+                // The next write is the first lane's second.
+                let (file, operations) = (Some("image".to_owned()), vec![FaultyOperation::Write]);
+                storage.plant(Fault { file, operations, nth: 0, kind: FaultKind::Errno(EIO) });
+            }
+        }
+    };
+    let storage = Faulty::new(hooked(amid));
+    let pool = loading().storage(Arc::new(storage.clone())).open(&path).unwrap();
+    let region = pool.region();
+    region.grow(LEN).unwrap();
+    for piece in 0..3 {
+        region.write(piece * PIECE, &vec![7u8; BYTES]);
+        region.flush(piece * PIECE, BYTES);
+    }
+    assert!(shared.set((storage.clone(), region.clone())).is_ok());
+    let ended = pool.checkpoint();
+    assert!(storage.struck() && ended.is_err(), "{ended:?}");
+    assert!(was_poisoned.load(Ordering::SeqCst), "its lane was free before");
+    drop(pool);
     assert!(!path.join("pool").exists());
 }
 
