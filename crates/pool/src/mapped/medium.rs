@@ -125,14 +125,14 @@ impl MappedRegion {
             }
         }
         let (was_clean, image_bytes) = (sb.clean, if files.is_device { sb.image_bytes } else { grown });
-        if was_clean || sb.alone || sb.version < VERSION || sb.image_bytes != image_bytes {
-            if image_bytes > sb.image_bytes && kind == MediumKind::Dax {
-                files.sync_lengths()?;
-            }
-            for _ in 0..2 {
-                // Durable-order: both copies, before the first store: see invariants 1 and 4.
-                files.superblock.update(here(), |sb| (sb.clean, sb.image_bytes) = (false, image_bytes))?;
-            }
+        let is_new = was_clean || sb.alone || sb.version < VERSION || sb.image_bytes != image_bytes;
+        if image_bytes > sb.image_bytes && kind == MediumKind::Dax {
+            files.sync_lengths()?;
+        }
+        // The older copy in any case: a process that was killed between the two may have left one that says "clean".
+        for _ in 0..1 + u32::from(is_new) {
+            // Durable-order: both copies, before the first store: see invariants 1 and 4.
+            files.superblock.update(here(), |sb| (sb.clean, sb.image_bytes) = (false, image_bytes))?;
         }
         if !was_clean {
             // It is unknown what the crashed process flushed: closing computes all page checksums again.

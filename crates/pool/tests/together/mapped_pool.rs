@@ -86,6 +86,35 @@ fn an_emulated_pool_survives_a_drop_and_a_close() {
     assert_eq!(Pool::check(&path).unwrap().damage, []);
 }
 
+/// A process that is killed while it opens a closed pool may leave one copy of the superblock that says "clean".
+#[test]
+fn no_copy_says_clean_once_something_is_stored() {
+    let dir = folder();
+    let path = dir.path().join("p");
+    let file = path.join("pool");
+    let pool = options().open(&path).unwrap();
+    put(&pool, 0, b"closed");
+    pool.close().unwrap();
+    let closed = std::fs::read(&file).unwrap();
+    drop(options().open(&path).unwrap());
+    let mut killed = std::fs::read(&file).unwrap();
+    let number = |copy: usize| u64::from_le_bytes(killed[4096 * copy + 16..][..8].try_into().unwrap());
+    // The place of the copy that the killed process did not come to.
+    let second = 4096 * usize::from(number(0) < number(1));
+    killed[second..][..4096].copy_from_slice(&closed[second..][..4096]);
+    std::fs::write(&file, &killed).unwrap();
+    let pool = options().open(&path).unwrap();
+    assert!(!pool.was_clean());
+    put(&pool, 0, b"stored");
+    drop(pool);
+    let left = std::fs::read(&file).unwrap();
+    for copy in [0, 1] {
+        std::fs::write(&file, &left).unwrap();
+        flip(&file, 4096 * copy + 100);
+        assert!(!Pool::inspect(&path).unwrap().clean, "where copy {copy} is damaged");
+    }
+}
+
 #[test]
 fn any_flipped_bit_of_a_closed_pool_is_found() {
     let dir = folder();
