@@ -63,10 +63,14 @@ impl InPlaceMemory {
         }
         let capacity = options.layout(0)?.end().max(mangrove_pool::CAPACITY_BYTES_MIN);
         let pool = pool.new_capacity(capacity).open(path)?;
-        let made = pool.info().made;
-        let memory = Self::over(pool.region().clone(), options, path, made)?;
-        pool.set_made()?;
-        Ok(Self { pool: Some(pool), ..memory })
+        let memory = Self::over(pool.region().clone(), options, path, pool.info().made);
+        match memory.and_then(|memory| pool.set_made().map(|()| memory)) {
+            Ok(memory) => Ok(Self { pool: Some(pool), ..memory }),
+            Err(error) => {
+                pool.undo_creation();
+                Err(error)
+            }
+        }
     }
 
     /// `made`: the region is known to hold the memory.

@@ -5,7 +5,10 @@
 //! they hold every store so far.
 
 use crate::bank::{Bank, Body};
-use mangrove_pool::{Error, Lsn, MediumOps, Observers, Pool, PoolOptions, Region, Site, StoreObserver};
+use mangrove_pool::{
+    Error, Fault, FaultKind, Faulty, FaultyOperation, Lsn, MediumOps, Observers, OsStorage, Pool,
+    PoolOptions, Region, Site, StoreObserver,
+};
 use mangrove_shadow::Options;
 use mangrove_testkit::process::in_child;
 use mangrove_txn::{
@@ -531,6 +534,22 @@ fn what_is_not_right_is_refused_by_name() {
         options(Domain::Eadr).bytes(0).open(folder.path().join("bytes")).unwrap_err(),
         &["8 bytes or more"],
     );
+}
+
+#[test]
+fn a_creation_that_finds_no_space_leaves_nothing() {
+    const ENOSPC: i32 = 28;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("memory");
+    let storage = Faulty::new(Arc::new(OsStorage));
+    let (operations, kind) = (vec![FaultyOperation::Allocate], FaultKind::ErrnoForEver(ENOSPC));
+    storage.plant(Fault { file: None, operations, nth: 0, kind });
+    let options = options(Domain::Adr).storage(Arc::new(storage.clone()));
+    let error = options.open(&path).map(drop).unwrap_err();
+    assert!(matches!(error, Error::NoSpace { .. }), "{error}");
+    assert!(!path.exists());
+    storage.heal();
+    options.open(&path).unwrap().close().unwrap();
 }
 
 #[test]
