@@ -201,12 +201,20 @@ impl Pool {
     }
 
     /// Ends the pool as dropping it does, and removes it if this call of `open` created it: for an owner that could
-    /// not make its object. The caller has dropped what uses the region. Does nothing in a child of fork.
+    /// not make its object, or may not use it. The caller has dropped what uses the region. A pool on mapped media that
+    /// had been closed is closed again, since only its opening has said "not clean". Does nothing in a child of fork.
     pub fn undo_creation(mut self) {
         if !self.is_ours() {
             return;
         }
-        let Some(creation) = self.creation.take() else { return };
+        let Some(creation) = self.creation.take() else {
+            let OpenReport { was_clean, created, .. } = self.report;
+            if was_clean && !created && matches!(self.backing, Backing::Mapped(_)) {
+                // The caller reports the error that made it give up.
+                let _ = self.close();
+            }
+            return;
+        };
         if self.info.devdax.is_some() {
             // A device whose first page is not blank is not taken for a new pool.
             self.region.write(0, &[0; PAGE_BYTES]);

@@ -119,8 +119,15 @@ impl Shadow {
     }
 
     /// Ends the shadow as dropping it does, and if this call of `open` created it, removes it: for an owner that could
-    /// not make its object in it.
+    /// not make its object in it, or may not use it. On dax and emulated a shadow that had been closed is closed again.
     pub fn undo_creation(mut self) {
+        let was_closed = self.report.was_clean && !self.report.created;
+        if was_closed && matches!(self.backing, ShadowBacking::Rings(_)) && self.process.is_here() {
+            // What the owner may have committed goes to the durable copy: the logs of a closed shadow are not read. Its
+            // own error is the one to report.
+            let _ = self.close();
+            return;
+        }
         self.stop();
         if let Some(pool) = self.pool.take() {
             drop(self);

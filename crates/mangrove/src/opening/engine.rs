@@ -39,13 +39,7 @@ impl Engine {
         let (hart, recovery) = match in_pool(&pool, path, options, started, ended) {
             Ok(made) => made,
             Err(error) => {
-                // On mapped media opening has said "not clean"; nothing was written.
-                let report = pool.open_report();
-                if report.was_clean && !report.created && pool.info().medium != MediumKind::File {
-                    let _ = pool.close();
-                } else {
-                    pool.undo_creation();
-                }
+                pool.undo_creation();
                 return Err(error);
             }
         };

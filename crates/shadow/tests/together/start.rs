@@ -111,6 +111,29 @@ fn damage_in_an_empty_log_is_a_note_and_everywhere_else_it_is_damage() {
     }
 }
 
+/// Opening a mapped pool says "not clean" before anything can be refused.
+#[test]
+fn a_closed_shadow_that_is_refused_stays_closed() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("s");
+    let options = || options(Medium::Emulated(Latency::default()));
+    let shadow = options().open(&path).unwrap();
+    shadow.grow(LEN as u64).unwrap();
+    bytes(&shadow).fill(7);
+    shadow.commit(0, &[(shadow.base() as usize, LEN)]).unwrap();
+    shadow.close().unwrap();
+    let is_closed = || mangrove_pool::Pool::inspect(&path).unwrap().clean;
+    // By the shadow itself, and by its owner.
+    let error = options().capacity(128 << 20).open(&path).unwrap_err();
+    assert!(matches!(error, Error::Unsupported { .. }), "{error}");
+    assert!(is_closed(), "after another capacity");
+    options().open(&path).unwrap().undo_creation();
+    assert!(is_closed(), "after its owner gave it up");
+    assert!(Shadow::check(&path).unwrap().damage.is_empty());
+    let shadow = options().open(&path).unwrap();
+    assert!(shadow.report().was_clean && bytes(&shadow).iter().all(|&byte| byte == 7));
+}
+
 fn faulty(path: &std::path::Path) -> (Faulty, Shadow) {
     let storage = Faulty::new(Arc::new(OsStorage));
     let options = options(Medium::File).background(false).storage(Arc::new(storage.clone()));
