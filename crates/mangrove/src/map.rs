@@ -428,6 +428,15 @@ impl Map {
         matches!(self.engine.get(), Some(Ok(engine)) if engine.hart.check_writable().is_err())
     }
 
+    /// Of a map whose medium has failed: returns when the files change no more. No checkpoint begins, but one that
+    /// began before the failure may be at work.
+    pub(crate) fn wait_for_checkpoint(&self) {
+        if let Some(Ok(engine)) = self.engine.get() {
+            // Its error is the failure.
+            let _ = engine.pool().checkpoint();
+        }
+    }
+
     /// Waits until every write that returned so far is durable.
     ///
     /// # Errors

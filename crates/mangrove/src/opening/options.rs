@@ -1,7 +1,8 @@
 //! Options with which a map is opened.
 
 use crate::{Error, Result};
-use mangrove_pool::{Durability, MediumKind, PoolConfig, PoolOptions};
+use mangrove_pool::{Durability, MediumKind, PoolConfig, PoolOptions, Storage};
+use std::sync::Arc;
 
 /// Tag of this engine in a pool's superblock.
 const KIND: &str = "map";
@@ -57,6 +58,7 @@ pub struct MapOptions {
     pub(crate) background_compaction_from: Option<u64>,
     pub(crate) background_recovery: Option<bool>,
     pub(crate) background_recovery_from: Option<u64>,
+    pub(crate) storage: Option<Arc<dyn Storage>>,
 }
 
 impl MapOptions {
@@ -132,6 +134,14 @@ impl MapOptions {
         self
     }
 
+    /// Where the files live, instead of the operating system's file systems: for tests.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn storage(mut self, storage: Arc<dyn Storage>) -> Self {
+        self.storage = Some(storage);
+        self
+    }
+
     /// From how many bytes on a map is recovered in the background, if it is.
     pub(crate) fn recovers_in_background_from(&self) -> Option<u64> {
         let does = self.background_recovery.unwrap_or(true) && !self.config.read_only;
@@ -154,7 +164,11 @@ impl MapOptions {
 
     pub(crate) fn pool(&self) -> PoolOptions {
         let options = PoolOptions::new().config(self.config.clone()).new_capacity(CAPACITY_BYTES_DEFAULT);
-        options.kind(KIND).finish_later(true)
+        let options = options.kind(KIND).finish_later(true);
+        match &self.storage {
+            Some(storage) => options.storage(Arc::clone(storage)),
+            None => options,
+        }
     }
 
     /// Checks the options themselves, before a pool is created with them.

@@ -30,6 +30,7 @@ impl Map {
         let (records, from) = match from {
             // What was never made durable cannot be told from the rest in memory, but it can in the files.
             Err(Error::Poisoned { .. } | Error::Io { .. }) if self.has_failed_open() => {
+                self.wait_for_checkpoint();
                 return copy_files(&info.path, path.as_ref(), CopyPurpose::LastGoodState, &mut progress)
                     .map(|(copied, _)| copied);
             }

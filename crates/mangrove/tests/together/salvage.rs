@@ -1,11 +1,19 @@
 //! A damaged map gives back every record that is sound.
 
+#[path = "../../../pool/tests/support/hooked.rs"]
+mod hooked;
+
+use hooked::{Access, hooked};
 use mangrove::{Error, Map};
+use mangrove_pool::{Fault, FaultKind, Faulty, FaultyOperation};
 use std::collections::BTreeMap;
 use std::fs;
 use std::ops::ControlFlow;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 type Records = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -255,4 +263,47 @@ fn a_backup_after_a_put_that_failed_has_what_was_acknowledged() {
     assert_eq!(report.records, records.len() as u64);
     let saved = Map::options().read_only(true).open(&to).unwrap();
     assert!(saved.iter().unwrap().collect::<Result<Records, _>>().unwrap() == records);
+}
+
+/// It began before the failure, and changes the files that the backup reads.
+#[test]
+fn after_a_failure_a_backup_waits_for_the_checkpoint_that_is_at_work() {
+    let dir = folder();
+    let (at_work, go_on) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+    let until = |flag: &AtomicBool| {
+        let begun = Instant::now();
+        while !flag.load(Ordering::SeqCst) {
+            assert!(begun.elapsed() < Duration::from_secs(300), "waited in vain");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    };
+    let (begins, waits) = (Arc::clone(&at_work), Arc::clone(&go_on));
+    let storage = Faulty::new(hooked(move |access, name, _| {
+        if access == Access::Write && name == "image" {
+            begins.store(true, Ordering::SeqCst);
+            until(&waits);
+        }
+    }));
+    let options = Map::options().medium(mangrove::Medium::File).capacity(16 << 20).log_bytes(4 << 20);
+    let map = options.storage(Arc::new(storage.clone())).open(dir.path().join("live")).unwrap();
+    let records: Records = fill(&map).into_iter().collect();
+    let to = dir.path().join("saved");
+    std::thread::scope(|scope| {
+        scope.spawn(|| map.checkpoint());
+        until(&at_work);
+        let (file, operations) = (Some("log".to_owned()), vec![FaultyOperation::Write]);
+        storage.plant(Fault { file, operations, nth: 0, kind: FaultKind::Errno(5) });
+        map.put("late", "never acknowledged").unwrap_err();
+        storage.heal();
+        scope.spawn(|| {
+            std::thread::sleep(Duration::from_millis(200));
+            go_on.store(true, Ordering::SeqCst);
+        });
+        map.backup(&to, |_| ControlFlow::Continue(())).unwrap();
+        assert!(go_on.load(Ordering::SeqCst), "the backup did not wait");
+    });
+    let saved = Map::options().read_only(true).open(&to).unwrap();
+    let mut found: Records = saved.iter().unwrap().collect::<Result<_, _>>().unwrap();
+    found.remove(&b"late"[..]);
+    assert!(found == records);
 }
