@@ -142,6 +142,9 @@ fn check_image(
     if size < sb.image_bytes {
         let what = format!("the data file ends here, but had {} bytes", sb.image_bytes);
         report.damage.push(Damage { path: files.image.path().to_owned(), offset: size, what });
+    } else if size > sb.capacity {
+        let what = format!("the data file has {size} bytes, but the capacity is {}", sb.capacity);
+        report.damage.push(Damage { path: files.image.path().to_owned(), offset: sb.capacity, what });
     }
     let size = size.min(sb.capacity);
     let read = files.read_sums(sb, sb.capacity);
@@ -163,5 +166,9 @@ fn check_image(
         }
         offset += want as u64;
     }
-    Ok(())
+    // Each page may fit its checksum in files of an older copy, or of another pool.
+    match sums.are_of(sb, size, files.sums.path()) {
+        Err(e) if report.damage.is_empty() => push(report, e),
+        _ => Ok(()),
+    }
 }

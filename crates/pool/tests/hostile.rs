@@ -231,6 +231,11 @@ fn files_of_another_pool_or_of_an_older_copy_are_refused() {
                 let text = options.open(&one).unwrap_err().to_string();
                 assert!(text.contains("the files of a pool belong together"), "{medium:?}: {text}");
             }
+            let damage = Pool::check(&one).unwrap().damage;
+            assert!(
+                damage.len() == 1 && damage[0].what.contains("the files of a pool belong together"),
+                "{medium:?}: {damage:?}"
+            );
         }
         copy(&newer, &one);
         options().open(&one).unwrap().close().unwrap();
