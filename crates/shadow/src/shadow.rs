@@ -270,6 +270,16 @@ impl Shadow {
         }
     }
 
+    /// The capacity that it was made with. In a process that may not reserve so much address space
+    /// [`Shadow::capacity`] is less, on the file medium.
+    #[must_use]
+    pub fn capacity_kept(&self) -> u64 {
+        match &self.pool {
+            Some(pool) if pool.info().medium == MediumKind::File => pool.info().capacity,
+            _ => self.capacity(),
+        }
+    }
+
     /// Bytes of each log in the region; none where the pool below has the log.
     pub(crate) fn ring_bytes(&self) -> Option<u64> {
         match &self.backing {

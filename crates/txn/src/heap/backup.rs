@@ -168,7 +168,7 @@ impl Heap {
             .create(Create::New)
             // The copy counts only once it is durable as a whole: no need to wait for each part.
             .durability(Durability::interval_ms(100))
-            .capacity(shadow.capacity())
+            .capacity(shadow.capacity_kept())
             .log_bytes(log_bytes.clamp(LOG_BYTES_MIN, LOG_BYTES_MAX))
             .log_count(logs)
     }

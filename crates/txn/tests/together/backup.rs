@@ -12,7 +12,8 @@ use mangrove_txn::{
 use std::fs::Permissions;
 use std::ops::ControlFlow::{Break, Continue};
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -322,4 +323,35 @@ fn a_backup_in_the_heaps_own_directory_is_refused() {
         assert!(!inside.exists());
     }
     heap.backup(folder.path().join("copy"), |_| Continue(())).unwrap();
+}
+
+/// Such a process has fewer of the heap's addresses. The test runs itself again as a child process under the limit.
+#[test]
+fn a_backup_by_a_process_with_little_address_space_has_the_heaps_capacity() {
+    const ROLE: &str = "MANGROVE_BACKUP_FOLDER";
+    const CAPACITY: u64 = 64 << 30;
+    let options = || Heap::options().medium(Medium::File).capacity(CAPACITY).log_bytes(256 << 10);
+    if let Some(folder) = std::env::var_os(ROLE).map(PathBuf::from) {
+        let heap = Heap::options().read_only(true).open(folder.join("heap")).unwrap();
+        assert!(heap.shadow().capacity() < CAPACITY, "the process has no limit");
+        heap.backup(folder.join("copy"), |_| Continue(())).unwrap();
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let heap = options().open(folder.path().join("heap")).unwrap();
+    make(&heap);
+    heap.close().unwrap();
+    let test = "backup::a_backup_by_a_process_with_little_address_space_has_the_heaps_capacity";
+    let output = Command::new("sh")
+        .args(["-c", "ulimit -v 20000000 && exec \"$@\"", "sh"])
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", test, "--nocapture"])
+        .env(ROLE, folder.path())
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+    assert!(output.status.success() && text.contains("1 passed"), "{text}");
+    // Another capacity would be refused.
+    let copy = options().create(Create::Never).open(folder.path().join("copy")).unwrap();
+    assert_eq!(copy.read(count).unwrap(), (0, 0));
 }
