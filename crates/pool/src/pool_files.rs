@@ -221,6 +221,15 @@ impl PoolFile {
         self.file.sync(site).map_err(|e| self.error("sync", &e))
     }
 
+    /// As `sync`, for a reader. A file system that nothing is ever written to (squashfs, ISO 9660) has no such call
+    /// (EINVAL): all that it has is durable.
+    pub(crate) fn sync_for_reader(&self, site: Site) -> Result<()> {
+        match self.file.sync(site) {
+            Err(e) if e.kind() == ErrorKind::InvalidInput => Ok(()),
+            synced => synced.map_err(|e| self.error("sync", &e)),
+        }
+    }
+
     pub(crate) fn allocate(&self, offset: u64, len: u64, site: Site) -> std::result::Result<(), FileError> {
         self.file.allocate(offset, len, site).map_err(|e| FileError::new(self.path.clone(), e))
     }

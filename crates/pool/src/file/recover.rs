@@ -355,7 +355,7 @@ impl Recovered {
         if self.scan.recent.is_some() {
             self.recent.iter().try_for_each(LeftRecent::sync)?;
         }
-        if sb.clean { Ok(()) } else { self.log_file.sync(here()) }
+        if sb.clean { Ok(()) } else { self.log_file.sync_for_reader(here()) }
     }
 
     /// The parts of the medium; with `keeps_recent` it has a new file of recent writes, `made` if that is there.

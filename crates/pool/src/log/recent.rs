@@ -368,7 +368,7 @@ impl LeftRecent {
     /// # Errors
     /// `Io`.
     pub(crate) fn sync(&self) -> Result<()> {
-        self.file.sync(here())
+        self.file.sync_for_reader(here())
     }
 
     /// The group at `lsn`, in whole sectors, as the log shall have it: with a right checksum,

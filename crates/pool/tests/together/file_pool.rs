@@ -1,7 +1,11 @@
 //! The file medium, end to end on a real file system.
 
-use mangrove_pool::{ByteRange, Create, Durability, Error, Medium, Pool, PoolOptions};
+use mangrove_pool::{
+    ByteRange, Create, Durability, Error, Fault, FaultKind, Faulty, FaultyOperation, Medium, OsStorage, Pool,
+    PoolOptions,
+};
 use std::path::Path;
+use std::sync::Arc;
 
 const CAPACITY: u64 = 64 << 20;
 
@@ -292,4 +296,28 @@ fn a_long_log_is_applied_by_several_threads_in_order() {
     let pool = options.open(&path).unwrap();
     assert!(pool.open_report().records > 500);
     assert!(read(&pool, 0, model.len()) == model);
+}
+
+/// On squashfs, to which nothing is ever written, fsync fails with EINVAL.
+#[test]
+fn a_reader_of_an_unclosed_pool_needs_no_sync_where_there_is_none() {
+    const EINVAL: i32 = 22;
+    const EIO: i32 = 5;
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("p");
+    let pool = open(&path);
+    put(&pool, 5000, b"durable");
+    pool.region().drain().unwrap();
+    drop(pool);
+    for (code, opens) in [(EINVAL, true), (EIO, false)] {
+        let storage = Faulty::new(Arc::new(OsStorage));
+        let (file, operations) = (Some("log".to_owned()), vec![FaultyOperation::Sync]);
+        storage.plant(Fault { file, operations, nth: 0, kind: FaultKind::Errno(code) });
+        let reader = PoolOptions::new().read_only(true).storage(Arc::new(storage.clone()));
+        let opened = reader.open(&path);
+        assert!(storage.struck() && opened.is_ok() == opens, "{code}: {opened:?}");
+        if let Ok(pool) = opened {
+            assert_eq!(read(&pool, 5000, 7), b"durable");
+        }
+    }
 }
