@@ -186,7 +186,8 @@ Status open_writable(const std::string &fname, int flags, WritableFile **result)
 }
 
 Status open_logger(const std::string &fname, Logger **result) {
-    FILE *file = fopen(fname.c_str(), "we");
+    // A log that is there is continued, as LevelDB does.
+    FILE *file = fopen(fname.c_str(), "ae");
     *result = file == nullptr ? nullptr : new PosixLogger(file);
     return file == nullptr ? posix_error(fname, errno) : Status();
 }

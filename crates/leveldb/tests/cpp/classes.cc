@@ -411,9 +411,11 @@ void files(Env *env, const std::string &directory) {
     say("there", env->FileExists(name) || env->FileExists(name + "2"));
     say("absent", ReadFileToString(env, name, &text));
     Logger *logger;
-    must("logger", env->NewLogger(directory + "/log", &logger));
-    log(logger, "%d %s", 7, "seven");
-    delete logger;
+    for (const char *number : {"seven", "eight"}) {
+        must("logger", env->NewLogger(directory + "/log", &logger));
+        log(logger, "%d %s", 7, number);
+        delete logger;
+    }
 }
 
 void threads(Env *env) {
@@ -439,7 +441,8 @@ void environments(const std::string &directory) {
     must("unlock", system->UnlockFile(lock));
     std::string text;
     must("log", ReadFileToString(system, directory + "/log", &text));
-    say("told", text.find(" 7 seven\n") != std::string::npos);
+    say("told", text.find(" 7 eight\n") != std::string::npos);
+    say("kept", text.find(" 7 seven\n") != std::string::npos);
     std::vector<std::string> names;
     say("no directory", system->GetChildren(directory + "/absent", &names));
     must("directory", system->GetTestDirectory(&text));
