@@ -735,7 +735,7 @@ mangrove_status mangrove_map_get(const mangrove_map *map,
 //
 // Returns MANGROVE_BUFFER_TOO_SMALL when the value does not fit, and MANGROVE_NOT_FOUND when there is
 // no such key. After any result but MANGROVE_OK the buffer may hold anything: the value is copied
-// once, and checked as it is copied.
+// once, and checked as it is copied. The key may lie in the buffer.
 // Errors: as mangrove_map_get, also where only the length is asked for. Threads: any.
 mangrove_status mangrove_map_get_into(const mangrove_map *map,
                                       const void *key,

@@ -58,6 +58,12 @@ pub(crate) unsafe fn caller_buffer<'a>(
     Ok(unsafe { std::slice::from_raw_parts_mut(buffer.cast(), capacity) })
 }
 
+/// Whether some of the bytes lie in the buffer.
+pub(crate) fn overlaps(bytes: &[u8], buffer: *const c_void, capacity: usize) -> bool {
+    let (from, to) = (bytes.as_ptr().addr(), buffer.addr());
+    from < to.saturating_add(capacity) && to < from.saturating_add(bytes.len())
+}
+
 /// Checks the arguments of a buffer.
 pub(crate) fn check_buffer(buffer: *mut c_void, capacity: usize) -> Result<(), Failure> {
     if buffer.is_null() && capacity > 0 {
@@ -102,6 +108,19 @@ mod tests {
             assert!(unsafe { put_sized(space.as_mut_ptr().cast(), size, [1_u64, 2, 3, 4], "x") }.is_err());
         }
         assert_eq!(space, [9; 6]);
+    }
+
+    #[test]
+    fn bytes_in_a_buffer_are_noticed_also_at_its_ends() {
+        let bytes = [0_u8; 8];
+        let base = bytes.as_ptr();
+        for (from, len, expected) in
+            [(0, 2, false), (0, 3, true), (3, 2, true), (4, 4, true), (5, 3, false), (0, 8, true)]
+        {
+            let buffer = base.wrapping_add(2).cast();
+            assert_eq!(overlaps(&bytes[from..from + len], buffer, 3), expected, "{len} from {from} on");
+        }
+        assert!(!overlaps(&bytes, std::ptr::null(), 0));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Opening, single keys, durability, closing.
 
-use crate::bytes::{allocate, caller_buffer, optional};
+use crate::bytes::{allocate, caller_buffer, optional, overlaps};
 use crate::options::mangrove_options;
 use crate::status::mangrove_status::*;
 use crate::status::{Failure, guard, guard_look_up, mangrove_status};
@@ -160,7 +160,7 @@ pub unsafe extern "C" fn mangrove_map_get(
 ///
 /// Returns MANGROVE_BUFFER_TOO_SMALL when the value does not fit, and MANGROVE_NOT_FOUND when there is
 /// no such key. After any result but MANGROVE_OK the buffer may hold anything: the value is copied
-/// once, and checked as it is copied.
+/// once, and checked as it is copied. The key may lie in the buffer.
 /// Errors: as mangrove_map_get, also where only the length is asked for. Threads: any.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mangrove_map_get_into(
@@ -174,9 +174,18 @@ pub unsafe extern "C" fn mangrove_map_get_into(
     guard_look_up(|| {
         // SAFETY: the header's contract for out-parameters, handles and bytes.
         let value_len = unsafe { out(value_len, 0, "value_len") }?;
+        // SAFETY: as above.
+        let (map, key) = unsafe { (handle(map, "map")?, slice(key, key_len, "key")?) };
+        // A lookup reads the key again when the value is in the buffer.
+        let copy;
+        let key = if key.len() <= MANGROVE_KEY_BYTES_MAX && overlaps(key, buffer, capacity) {
+            copy = key.to_vec();
+            &copy[..]
+        } else {
+            key
+        };
         // SAFETY: as above, and the header says that `capacity` bytes are there.
-        let (map, key, buffer) =
-            unsafe { (handle(map, "map")?, slice(key, key_len, "key")?, caller_buffer(buffer, capacity)?) };
+        let buffer = unsafe { caller_buffer(buffer, capacity)? };
         match map.map.get_to(key, buffer)? {
             Some(len) => {
                 *value_len = len;

@@ -1,5 +1,5 @@
-/* Processes that end without closing: a return from main and exit write what was put without waiting, _exit does not,
- * and a child of fork never writes for its parent. */
+/* Processes that end without closing: a return from main and exit write what was put without waiting, _exit does not
+ * unless it was read, and a child of fork never writes for its parent. */
 #include "check.h"
 #include <stdlib.h>
 #include <sys/resource.h>
@@ -68,7 +68,8 @@ static void put_one_more(void) {
 int main(int argc, char **argv) {
     const char *folder = scratch_of(argc, argv);
     const char *paths[] = {below(folder, "return"), below(folder, "exit"), below(folder, "_exit"),
-                           below(folder, "child"), below(folder, "atexit"), below(folder, "large")};
+                           below(folder, "child"), below(folder, "atexit"), below(folder, "large"),
+                           below(folder, "read")};
     pid_t pid;
 
     /* First, while this process has opened no pool: what is hooked while a thread recovers the map runs before the
@@ -107,6 +108,19 @@ int main(int argc, char **argv) {
     }
     ended_well(pid);
     holds(paths[2], 0);
+
+    /* A read makes durable what it returns, also where it puts the value over the key. */
+    if ((pid = fork()) == 0) {
+        mangrove_map *map = open_idle(paths[6]);
+        char both[32] = "key";
+        size_t len;
+        OK(mangrove_map_put_nowait(map, S("key"), S("longer than a word")));
+        OK(mangrove_map_get_into(map, both, 3, both, sizeof both, &len));
+        CHECK(len == 18 && memcmp(both, "longer than a word", len) == 0);
+        _exit(0);
+    }
+    ended_well(pid);
+    holds(paths[6], 1);
 
     if ((pid = fork()) == 0) {
         fill(paths[3]);
