@@ -751,7 +751,8 @@ mangrove_status mangrove_map_get_into(const mangrove_map *map,
 // because the cache misses of the lookups overlap.
 //
 // Each value is what mangrove_map_get would return at some moment during the call; for values of one
-// moment see mangrove_map_snapshot. Returns MANGROVE_OK whether keys are there or not.
+// moment see mangrove_map_snapshot. Returns MANGROVE_OK whether keys are there or not. One array may
+// hold the keys' lengths before the call and the values' after it.
 // Errors: as mangrove_map_get, at the first key that fails: then every copy is NULL. Threads: any.
 mangrove_status mangrove_map_get_many(const mangrove_map *map,
                                       size_t count,

@@ -5,7 +5,7 @@ use crate::options::mangrove_options;
 use crate::status::mangrove_status::*;
 use crate::status::{Failure, guard, guard_look_up, mangrove_status};
 use mangrove::Map;
-use mangrove_cabi::{array, array_out, give, handle, on_own_thread, out, path, slice};
+use mangrove_cabi::{Checked, array, array_out, give, handle, on_own_thread, out, path, slice};
 use std::ffi::{c_char, c_void};
 use std::sync::Arc;
 
@@ -31,6 +31,21 @@ const _: fn() = || {
 
 pub(crate) const fn yes_or(answer: bool, otherwise: mangrove_status) -> mangrove_status {
     if answer { MANGROVE_OK } else { otherwise }
+}
+
+/// The caller's keys.
+///
+/// # Safety
+/// The header's contract for arrays and bytes.
+unsafe fn keys_of<'a>(
+    keys: *const *const c_void,
+    key_lens: *const usize,
+    count: usize,
+) -> Checked<Vec<&'a [u8]>> {
+    // SAFETY: the caller's contract.
+    let (keys, key_lens) = unsafe { (array(keys, count, "keys")?, array(key_lens, count, "key_lens")?) };
+    // SAFETY: as above.
+    keys.iter().zip(key_lens).map(|(key, len)| unsafe { slice(*key, *len, "keys[i]") }).collect()
 }
 
 /// Runs `body` with the caller's map and key.
@@ -203,7 +218,8 @@ pub unsafe extern "C" fn mangrove_map_get_into(
 /// because the cache misses of the lookups overlap.
 ///
 /// Each value is what mangrove_map_get would return at some moment during the call; for values of one
-/// moment see mangrove_map_snapshot. Returns MANGROVE_OK whether keys are there or not.
+/// moment see mangrove_map_snapshot. Returns MANGROVE_OK whether keys are there or not. One array may
+/// hold the keys' lengths before the call and the values' after it.
 /// Errors: as mangrove_map_get, at the first key that fails: then every copy is NULL. Threads: any.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mangrove_map_get_many(
@@ -215,21 +231,19 @@ pub unsafe extern "C" fn mangrove_map_get_many(
     value_lens: *mut usize,
 ) -> mangrove_status {
     guard_look_up(|| {
-        // SAFETY: the header's contract for arrays: NULL, or `count` elements each.
+        // Before the lengths of the values are set, which may lie in the same array.
+        // SAFETY: the header's contract for arrays, NULL or `count` elements each, and for bytes.
+        let wanted = unsafe { keys_of(keys, key_lens, count) };
+        // SAFETY: as above.
         let (values, value_lens) = unsafe {
             (
                 array_out(values, count, std::ptr::null_mut(), "values")?,
                 array_out(value_lens, count, 0, "value_lens")?,
             )
         };
-        // SAFETY: as above.
-        let (map, keys, key_lens) = unsafe {
-            (handle(map, "map")?, array(keys, count, "keys")?, array(key_lens, count, "key_lens")?)
-        };
-        let keys = keys.iter().zip(key_lens);
-        // SAFETY: the header's contract for bytes.
-        let keys: Vec<&[u8]> =
-            keys.map(|(key, len)| unsafe { slice(*key, *len, "keys[i]") }).collect::<Result<_, _>>()?;
+        // SAFETY: the header's contract for handles.
+        let map = unsafe { handle(map, "map") }?;
+        let keys = wanted?;
         let mut failure = None;
         let read = map.map.get_many_with(&keys, |place, value| match value.map(allocate) {
             Some(Ok(copy)) => {

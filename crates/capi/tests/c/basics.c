@@ -52,6 +52,11 @@ static void many_at_once(mangrove_map *map) {
         keys[i] = text[i], key_lens[i] = 6;
         if (i % 3 != 0) OK(mangrove_map_put(map, keys[i], 6, large, i * 70));
     }
+    /* One array for the lengths of keys and of values. */
+    memcpy(lens, key_lens, sizeof lens);
+    OK(mangrove_map_get_many(map, COUNT, keys, lens, values, lens));
+    CHECK(lens[1] == 70 && lens[COUNT - 2] == (COUNT - 2) * 70);
+    for (int i = 0; i < COUNT; i++) mangrove_free(values[i]);
     OK(mangrove_map_get_many(map, COUNT, keys, key_lens, values, lens));
     for (int i = 0; i < COUNT; i++) {
         if (i % 3 == 0) {
