@@ -239,8 +239,11 @@ impl StorageEngine for TreeEngine {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bytes::slice;
     use crate::engine::catalog;
+    use crate::objects::Comparator;
     use mangrove_sys::set_cancelable;
+    use std::ffi::{c_char, c_int};
 
     /// The thread that waits may be the one that writes the log.
     #[test]
@@ -266,5 +269,41 @@ mod tests {
             assert!(engine.0.unacked_syncs.is_durable(number));
         };
         std::thread::scope(|scope| scope.spawn(work).join()).unwrap();
+    }
+
+    /// Takes capitals and small letters for equal.
+    unsafe extern "C" fn no_case(
+        _: *mut c_void,
+        a: *const c_char,
+        a_len: usize,
+        b: *const c_char,
+        b_len: usize,
+    ) -> c_int {
+        // SAFETY: `Comparator::compare` passes slices.
+        let (a, b) = unsafe { (slice(a, a_len).unwrap(), slice(b, b_len).unwrap()) };
+        a.to_ascii_lowercase().cmp(&b.to_ascii_lowercase()) as c_int
+    }
+
+    #[test]
+    fn a_read_waits_for_a_synced_write_of_an_equal_key_of_other_bytes() {
+        let directory = tempfile::tempdir().unwrap();
+        let lock = catalog::lock(directory.path()).unwrap();
+        let pool = catalog::pool(directory.path());
+        let order = NamedOrder { name: b"no case".to_vec(), comparator: Some(Comparator::of(no_case)) };
+        let engine = TreeEngine::open(&pool, EngineRequest::Create, None, &order, lock).unwrap();
+        for change in [Change::Put(b"KEY", b"value"), Change::Delete(b"KEY")] {
+            match change {
+                Change::Put(key, value) => engine.put(key, value, false).unwrap(),
+                Change::Delete(key) => engine.delete(key, false).unwrap(),
+            }
+            let number = engine.0.read(RecordTree::number).unwrap();
+            // As another thread's write is, between its command and its commit.
+            engine.0.unacked_syncs.note_sync(number, std::iter::once(change));
+            assert!(!engine.0.unacked_syncs.is_durable(number));
+            let mut found = None;
+            engine.get(b"key", &mut |value| found = Some(value.to_vec())).unwrap();
+            assert_eq!(found.is_some(), matches!(change, Change::Put(..)));
+            assert!(engine.0.unacked_syncs.is_durable(number));
+        }
     }
 }

@@ -284,7 +284,13 @@ impl TreeStore {
             must_have_answered(tree.order())?;
             // An absent key may have been deleted just now. Before `found`, which may overwrite the key: in C++ it may
             // lie in the string that gets the value.
-            let synced = if number.is_none() { self.unacked_syncs.last_sync_of(key) } else { 0 };
+            let synced = match (number, record) {
+                (Some(_), _) => 0,
+                (None, _) if tree.order().is_bytewise() => self.unacked_syncs.last_sync_of(key),
+                // The program's comparator may take keys of other bytes for this one.
+                (None, Some(record)) => self.unacked_syncs.last_sync_of(record.key()),
+                (None, None) => self.unacked_syncs.last_sync_upto(u64::MAX),
+            };
             if let Some(record) = record {
                 found(record.value());
             }
