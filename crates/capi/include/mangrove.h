@@ -1326,7 +1326,8 @@ mangrove_status mangrove_heap_is_durable(const mangrove_heap *heap,
 // accesses return it too. Errors: MANGROVE_ERR_INVALID_ARGUMENT (also: not in the heap) undoes the
 // transaction, whatever the body does then; MANGROVE_ERR_TX_MISPLACED: it has ended, or is another
 // thread's. Both hold for every mangrove_tx function, and are not repeated below.
-// A read or write of a whole aligned word of 8 bytes is the fastest. `into` is not in the heap.
+// A read or write of a whole aligned word of 8 bytes is the fastest, and one of 0 bytes does nothing, wherever `at`
+// points. `into` is not in the heap.
 // Threads: the one that runs the body.
 mangrove_status mangrove_tx_read(mangrove_tx *tx,
                                  const void *at,

@@ -13,7 +13,8 @@ use std::ffi::c_void;
 /// accesses return it too. Errors: MANGROVE_ERR_INVALID_ARGUMENT (also: not in the heap) undoes the
 /// transaction, whatever the body does then; MANGROVE_ERR_TX_MISPLACED: it has ended, or is another
 /// thread's. Both hold for every mangrove_tx function, and are not repeated below.
-/// A read or write of a whole aligned word of 8 bytes is the fastest. `into` is not in the heap.
+/// A read or write of a whole aligned word of 8 bytes is the fastest, and one of 0 bytes does nothing, wherever `at`
+/// points. `into` is not in the heap.
 /// Threads: the one that runs the body.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mangrove_tx_read(
@@ -25,10 +26,10 @@ pub unsafe extern "C" fn mangrove_tx_read(
     with_tx(tx, |access| {
         // SAFETY: the header's contract for bytes; they are only checked here.
         unsafe { slice(into, len, "into") }?;
-        access.must_hold(at.addr(), len)?;
         if len == 0 {
             return Ok(MANGROVE_OK);
         }
+        access.must_hold(at.addr(), len)?;
         // SAFETY: not NULL, and `len` writable bytes outside of the heap, as the header asks.
         let into = unsafe { std::slice::from_raw_parts_mut(into.cast::<u8>(), len) };
         access.tx().read_bytes(at.addr(), into)?;
@@ -51,6 +52,9 @@ pub unsafe extern "C" fn mangrove_tx_write(
     with_tx(tx, |access| {
         // SAFETY: the header's contract for bytes.
         let from = unsafe { slice(from, len, "from") }?;
+        if from.is_empty() {
+            return Ok(MANGROVE_OK);
+        }
         access.must_hold(at.addr(), len)?;
         access.tx().write_bytes(at.addr(), from)?;
         Ok(MANGROVE_OK)

@@ -123,6 +123,18 @@ static int zeros(mangrove_tx *tx, void *arg) {
     return MANGROVE_OK;
 }
 
+/* An empty string need not be anywhere. */
+static int nothing(mangrove_tx *tx, void *arg) {
+    char outside = 'x';
+    (void)arg;
+    TRY(mangrove_tx_read(tx, NULL, NULL, 0));
+    TRY(mangrove_tx_read(tx, &outside, &outside, 0));
+    TRY(mangrove_tx_write(tx, NULL, NULL, 0));
+    TRY(mangrove_tx_write(tx, &outside, "y", 0));
+    CHECK(outside == 'x');
+    return MANGROVE_OK;
+}
+
 static uint64_t blocks_of(mangrove_heap *heap) {
     mangrove_heap_figures figures = {.size = sizeof figures};
     OK(mangrove_heap_stat(heap, &figures));
@@ -157,6 +169,8 @@ int main(int argc, char **argv) {
         CHECK(blocks_of(heap) == blocks + 101);
     }
     OK(mangrove_transaction(heap, zeros, NULL, NULL));
+    OK(mangrove_transaction(heap, nothing, NULL, NULL));
+    OK(mangrove_transaction_read(heap, nothing, NULL, NULL));
     OK(mangrove_heap_sync(heap));
     OK(mangrove_heap_compact(heap));
     OK(mangrove_heap_check(heap, NULL));
