@@ -46,7 +46,8 @@
  * Callbacks.  No C++ exception, no longjmp and no pthread_exit may leave a callback. A write's process()
  *   may run on another thread than its client's. Inside process() of a write, calls on an
  *   application or a client that return a status return MANGROVE_APP_ERR_NESTED, except a
- *   mangrove_app_stat that does not ask for used_bytes.
+ *   mangrove_app_stat that does not ask for used_bytes. Inside process() of a read, a thread may
+ *   read through another client. It must not write through one: it would wait for itself, for ever.
  *
  * Crashes.  A command that crashes, or ends the process, is not committed, nor is its batch: the next
  *   start finds the state before it. Nothing is ever committed in part.
