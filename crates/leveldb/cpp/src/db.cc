@@ -132,7 +132,10 @@ public:
 
     bool GetProperty(const Slice &property, std::string *value) override {
         value->clear();
-        char *text = leveldb_property_value(engine_, property.ToString().c_str());
+        const std::string name = property.ToString();
+        // No name has a byte of 0; the engine would read up to it.
+        if (name.find('\0') != std::string::npos) return false;
+        char *text = leveldb_property_value(engine_, name.c_str());
         if (text == nullptr) return false;
         *value = text;
         leveldb_free(text);

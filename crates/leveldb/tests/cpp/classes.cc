@@ -150,6 +150,7 @@ void use(DB *db) {
     say("level 9", db->GetProperty("leveldb.num-files-at-level9", &text));
     say("stats", db->GetProperty("leveldb.stats", &text));
     say("no such", db->GetProperty("leveldb.nothing", &text));
+    say("with a zero", db->GetProperty(Slice("leveldb.stats\0", 14), &text));
     say("not ours", db->GetProperty("stats", &text));
     const Range ranges[] = {Range("a", "z"), Range("x", "y")};
     uint64_t sizes[3] = {7, 7, 7};
