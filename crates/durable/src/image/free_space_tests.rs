@@ -253,7 +253,7 @@ fn a_full_disk_refuses_what_needs_space_again_and_nothing_else() {
 const LOADED: u64 = 0xabab_abab_abab_abab;
 
 /// A state that is loaded without a log, and blocks of it, of 64 KiB each.
-fn loaded(path: &Path, writes: &mut WriteSet) -> (State, Vec<usize>) {
+fn loaded(path: &Path, returns_memory: bool, writes: &mut WriteSet) -> (State, Vec<usize>) {
     let config = PoolConfig {
         create: Create::New,
         medium: Medium::File,
@@ -263,7 +263,8 @@ fn loaded(path: &Path, writes: &mut WriteSet) -> (State, Vec<usize>) {
     };
     // Without background threads a call of `page_out_loaded` writes what no command has changed since the last one.
     let shadow = mangrove_shadow::Options::new().config(config).background(false);
-    let (state, opened) = State::open(path, &StateOptions { shadow, ..options() }).unwrap();
+    let options = StateOptions { shadow, returns_memory, ..options() };
+    let (state, opened) = State::open(path, &options).unwrap();
     assert!(opened.new);
     state.mark_initialised();
     let mut blocks = Vec::new();
@@ -286,7 +287,7 @@ fn memory_that_is_given_back_takes_no_list_of_freed_blocks_with_it() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("state");
     let mut writes = WriteSet::new(32).unwrap();
-    let (state, blocks) = loaded(&path, &mut writes);
+    let (state, blocks) = loaded(&path, false, &mut writes);
     let base = state.roots() as usize & !4095;
     let place = |block: usize| ((block - base) >> 21, (block - base) & ((2 << 20) - 1));
     // One in the first half of a piece, and one in the other half.
@@ -324,7 +325,7 @@ fn a_free_outside_commands_waits_while_memory_is_given_back() {
     let _one = ONE.lock();
     let folder = tempfile::tempdir().unwrap();
     let mut writes = WriteSet::new(32).unwrap();
-    let (state, blocks) = loaded(&folder.path().join("state"), &mut writes);
+    let (state, blocks) = loaded(&folder.path().join("state"), false, &mut writes);
     let (freeing, block) = (OnceLock::new(), blocks[0]);
     let begun = Instant::now();
     std::thread::scope(|scope| {
@@ -344,4 +345,19 @@ fn a_free_outside_commands_waits_while_memory_is_given_back() {
     assert!(state.has_deferred());
     command(&state, &mut writes, |_| ());
     assert!(!state.has_deferred() && state.check().is_empty());
+}
+
+/// Memory has what the failed batch did, and the end of a load writes memory as it is.
+#[test]
+fn a_load_of_which_a_batch_failed_leaves_nothing_when_it_is_closed() {
+    let _one = ONE.lock();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("state");
+    let mut writes = WriteSet::new(32).unwrap();
+    for returns_memory in [false, true] {
+        let (state, _) = loaded(&path, returns_memory, &mut writes);
+        state.note_failure();
+        Box::new(state).close().unwrap_err();
+        assert!(!path.exists(), "returns_memory({returns_memory})");
+    }
 }

@@ -465,6 +465,10 @@ impl Backing for State {
         Ok(self.shadow.checkpoint()?)
     }
 
+    fn is_loading(&self) -> bool {
+        self.shadow.is_loading()
+    }
+
     fn page_out_loaded(&self) -> Result<()> {
         // SAFETY: only commands and frees outside them store, only commands commit, and none of them runs.
         Ok(self.registration.without_frees(|| unsafe { self.shadow.page_out_loaded() })?)
@@ -514,11 +518,11 @@ impl Backing for State {
 
     fn close(self: Box<Self>) -> Result<()> {
         let freed = self.commit_deferred().and_then(|()| self.release_at_closing());
-        let returns_memory = self.returns_memory;
+        let (returns_memory, is_lost) = (self.returns_memory, self.has_failed());
         let (mut shadow, registration, view) = self.without_heap()?;
-        if !returns_memory {
-            if shadow.is_loading() {
-                // The end of a load reads the working copy. Closing returns the error.
+        if is_lost || !returns_memory {
+            // The end of a load writes the working copy, which has what a failed batch did. Closing returns the error.
+            if shadow.is_loading() && !is_lost {
                 let _ = shadow.checkpoint();
             }
             shadow.end_load();
@@ -526,16 +530,13 @@ impl Backing for State {
         // SAFETY: no command runs.
         let parked = if returns_memory { None } else { unsafe { park_working_copy(&shadow) }.ok() };
         let Some(parked) = parked else {
-            // Destructors that run at exit must not read the memory: the options say so, or there was no memory to
-            // park it in.
+            // Destructors at exit must not read the memory: the options say so, or there was no memory to park it in.
             drop(registration);
-            shadow.close()?;
-            return freed;
+            return freed.and(shadow.close().map_err(Error::from));
         };
         let closed = shadow.close();
         LEFT.lock().push((registration.retire(view), parked.put_back()));
-        closed?;
-        freed
+        freed.and(closed.map_err(Error::from))
     }
 
     fn give_up(self: Box<Self>) {

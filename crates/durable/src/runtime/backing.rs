@@ -84,6 +84,11 @@ pub(crate) trait Backing: Send + Sync {
     /// The first error of the medium, which poisons the pool.
     fn checkpoint(&self) -> Result<()>;
 
+    /// Whether a load without a log is under way: a checkpoint then ends it, and writes the memory as it is.
+    fn is_loading(&self) -> bool {
+        false
+    }
+
     /// Gives back the memory of what a load without a log has written. No command runs.
     ///
     /// # Errors

@@ -15,3 +15,4 @@ pub(super) mod slots;
 #[cfg(test)]
 pub(super) mod slots_tests;
 pub(super) mod sync;
+mod upkeep;

@@ -9,7 +9,6 @@ use crate::runtime::combiner::Combiner;
 use crate::runtime::notifier::Notifier;
 use crate::runtime::open_batch::{OpenBatch, another_thread, commit_first, forked, nothing_open};
 use crate::runtime::slots::ClientSlot;
-use crate::silence::is_left_out;
 use crate::stat::{Stat, StateCounts};
 use crate::{Error, Options, Result};
 use mangrove_arena::ArenaStat;
@@ -30,10 +29,10 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 /// not acknowledged is there whole or not at all. No reported result depends on a write that may still be lost. With
 /// durability by interval a crash loses a suffix of the writes instead, acknowledged or not.
 pub struct Runtime {
-    combiner: Combiner<Job>,
+    pub(super) combiner: Combiner<Job>,
     /// Dropped before the executor, which its thread uses.
     notifier: OnceLock<Notifier>,
-    executor: BatchExecutor,
+    pub(super) executor: BatchExecutor,
     batch: OpenBatch,
     /// The process that opened it.
     process: ProcessMark,
@@ -152,7 +151,7 @@ impl Runtime {
     /// Refuses a call that would wait for itself: in a command of any state, since that state's next command may wait
     /// for the present one to end, and on a thread that has a batch open.
     #[inline]
-    fn may_wait_for_batches(&self) -> Result<()> {
+    pub(super) fn may_wait_for_batches(&self) -> Result<()> {
         if in_tracked_call() {
             return Err(Error::Nested);
         }
@@ -421,76 +420,6 @@ impl Runtime {
     #[must_use]
     pub fn medium_failed(&self) -> bool {
         self.executor.medium_failed()
-    }
-
-    /// Applies everything committed so far to the data file and frees the log, so that the next opening has less to
-    /// do.
-    ///
-    /// # Errors
-    /// The medium failed, now or before; `Nested` inside a command.
-    pub fn checkpoint(&self) -> Result<()> {
-        outside_commands()?;
-        self.refuse_child()?;
-        self.executor.backing().checkpoint().map_err(|error| self.executor.fail(error))
-    }
-
-    /// Gives memory back while a state is loaded without a log ([`Options::bulk_load`]): parts that have been written,
-    /// and that the latest commands did not change, show the data file. Does nothing otherwise. Commands and reads wait
-    /// meanwhile.
-    ///
-    /// # Errors
-    /// The medium failed, now or before; `Nested` inside a command; `Batch` while this thread has a batch open.
-    pub fn page_out_loaded(&self) -> Result<()> {
-        outside_commands()?;
-        self.may_wait_for_batches()?;
-        if self.combiner.reads_here() {
-            return Err(Error::Nested);
-        }
-        let mut given = Ok(());
-        self.combiner.exclusive(|| {
-            // Blocks that were freed outside commands have their list in themselves, and no flush knows of that. These
-            // go; those that other threads free meanwhile get their list again.
-            let freed = if self.executor.has_deferred() {
-                // SAFETY: alone, and no batch is open.
-                unsafe { self.executor.commit_batch(0) }.map(drop)
-            } else {
-                Ok(())
-            };
-            given = freed.and_then(|()| self.executor.backing().page_out_loaded());
-        });
-        given.map_err(|error| self.executor.fail(error))
-    }
-
-    /// Gives back the memory and the disk space of pages in which nothing is in use, and returns how many bytes that
-    /// were. Blocks stay where they are, so a page that holds one of many small blocks stays. Commands and reads wait
-    /// meanwhile, O(pages); the space comes back by a checkpoint, which this makes beside them. Closing does the same
-    /// if an eighth of the state is free. On media other than files nothing is given back.
-    ///
-    /// # Errors
-    /// The medium failed, now or before; `Nested` inside a command; `Batch` while this thread has a batch open.
-    pub fn compact(&self) -> Result<u64> {
-        outside_commands()?;
-        let mut given = Ok(0);
-        let mut release = || {
-            given = match self.executor.refusal() {
-                // Memory may have freed what is durably in use.
-                Some(error) => Err(error),
-                None => self.executor.backing().release_free_pages(),
-            }
-        };
-        // Durable-order: what freed the pages is committed before they are released (`image/free_space.rs`).
-        if is_left_out() {
-            release();
-        } else {
-            self.may_wait_for_batches()?;
-            if self.combiner.reads_here() {
-                return Err(Error::Nested);
-            }
-            self.combiner.exclusive(release);
-        }
-        let bytes = given.map_err(|error| self.executor.fail(error))?;
-        self.checkpoint()?;
-        Ok(bytes)
     }
 
     /// Why writes fail from now on, if they do.
