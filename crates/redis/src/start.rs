@@ -88,6 +88,11 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
     let lock = lock::for_server(&dir)?;
     let choice = choose(&builds, &dir)?;
     check_rights(&dir, choice.exists.then_some(&choice.state))?;
+    if choice.exists {
+        // Durable-order: the state's name before a write in it is acknowledged. An update that was killed may have
+        // given it and not synced it, and a power cut would make the older state count.
+        state::sync(&dir)?;
+    }
     // Where a state exists, the server knows whether it counts, and refuses.
     if request.is_on("appendonly") && !choice.exists {
         eprintln!(

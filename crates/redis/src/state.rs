@@ -63,11 +63,20 @@ pub(crate) fn find(dir: &Path, preferred: &str) -> Result<Option<DirectoryState>
 /// names, and the next build would not know which state is the newer. The new state has its name before anything of the
 /// old one is removed, else a power cut could leave no whole state.
 pub(crate) fn replace(dir: &Path, old: &DirectoryState, new: &str) -> Result<()> {
+    replace_by(dir, old, new, sync)
+}
+
+/// As `replace`; `sync` makes the names in the directory durable.
+fn replace_by(dir: &Path, old: &DirectoryState, new: &str, sync: impl Fn(&Path) -> Result<()>) -> Result<()> {
     // Nothing happens if an update that was cut off has done this.
     rename(&old.path, &named(dir, &old.build, REPLACED))?;
     sync(dir)?;
-    rename(&unfinished(dir, new), &place(dir, new))?;
-    sync(dir)?;
+    let (made, counts) = (unfinished(dir, new), place(dir, new));
+    rename(&made, &counts)?;
+    sync(dir).inspect_err(|_| {
+        // A server would acknowledge writes to a state whose name a power cut may take. The old state counts again.
+        let _ = std::fs::rename(&counts, &made);
+    })?;
     remove_leftovers(dir)
 }
 
@@ -116,7 +125,8 @@ fn remove(place: &Path) -> Result<()> {
     std::fs::remove_dir_all(place).with_context(|| format!("cannot remove {}", place.display()))
 }
 
-fn sync(dir: &Path) -> Result<()> {
+/// Makes the names in the directory durable.
+pub(crate) fn sync(dir: &Path) -> Result<()> {
     let file = std::fs::File::open(dir).with_context(|| format!("cannot open {}", dir.display()))?;
     file.sync_all().with_context(|| format!("cannot sync {}", dir.display()))
 }
@@ -194,5 +204,24 @@ mod tests {
         // Half removed, and the new state is not there.
         let dir = directory(&[(OLD, UNFINISHED)]);
         assert!(find(dir.path(), OLD).unwrap().is_none());
+    }
+
+    #[test]
+    fn a_name_that_cannot_be_synced_leaves_the_old_state_counting() {
+        for failing in [0, 1] {
+            let dir = directory(&[(OLD, ""), (NEW, UNFINISHED)]);
+            let dir = dir.path();
+            let syncs = std::cell::Cell::new(0);
+            let sync = |_: &Path| -> Result<()> {
+                if syncs.replace(syncs.get() + 1) == failing {
+                    bail!("the disk is gone");
+                }
+                Ok(())
+            };
+            replace_by(dir, &counting(dir), NEW, sync).unwrap_err();
+            assert_eq!(counting(dir).build, OLD, "sync {failing}");
+            replace(dir, &counting(dir), NEW).unwrap();
+            assert_eq!(all_names(dir), [NEW], "sync {failing}");
+        }
     }
 }
