@@ -172,7 +172,10 @@ fn begin_held(directory: &Path, options: &PoolOptions, undo: &mut Undo) -> Resul
     if made == Made::Before {
         options.change(directory, &mut sb)?;
     }
-    let files = PoolFiles::open(storage, directory, &sb, options.config.read_only)?;
+    let mut files = PoolFiles::open(storage, directory, &sb, options.config.read_only)?;
+    if options.salvage {
+        files.note_unread();
+    }
     Ok(Begun::Files(Box::new(OpenFiles { options, file, sb, made, files, recent: None })))
 }
 

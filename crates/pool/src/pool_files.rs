@@ -9,7 +9,9 @@ use crate::format::superblock;
 use crate::format::superblock::{COPY_BYTES, RecordedGroup, SavedSizes, Superblock, VERSION};
 use crate::stat::MediumKind;
 use crate::storage::traits::{FileMap, LockKind, OpenHow, PathKind, Storage, StorageFile, here};
+use crate::sync::Mutex;
 use crate::{ByteRange, Error, Lsn, Result, Site};
+use std::collections::BTreeSet;
 use std::io;
 use std::io::ErrorKind;
 use std::os::fd::BorrowedFd;
@@ -44,6 +46,8 @@ pub(crate) fn hold(
 pub(crate) struct PoolFile {
     file: Box<dyn StorageFile>,
     path: PathBuf,
+    /// For a salvage: the pages that the medium could not read, which count as zeros.
+    unread: Option<Mutex<BTreeSet<u64>>>,
 }
 
 /// An error of the operating system about a file, before its meaning for the pool is known.
@@ -80,7 +84,7 @@ impl FileError {
 
 impl PoolFile {
     pub(crate) fn new(file: Box<dyn StorageFile>, path: PathBuf) -> Self {
-        Self { file, path }
+        Self { file, path, unread: None }
     }
 
     /// Opens `path`. `doing` is the verb of the error message; see [`opening`].
@@ -92,7 +96,7 @@ impl PoolFile {
         doing: &'static str,
     ) -> Result<Self> {
         match storage.open(&path, how, here()) {
-            Ok(file) => Ok(Self { file, path }),
+            Ok(file) => Ok(Self::new(file, path)),
             // A new file may find no space, too.
             Err(e) => Err(FileError::new(path, e).doing_with_space(doing, 0)),
         }
@@ -134,7 +138,41 @@ impl PoolFile {
     }
 
     pub(crate) fn read_at(&self, offset: u64, bytes: &mut [u8]) -> Result<usize> {
-        self.file.read_at(offset, bytes).map_err(|e| self.error("read", &e))
+        match (self.file.read_at(offset, bytes), &self.unread) {
+            (Err(e), Some(unread)) if is_unreadable(&e) => self.read_by_pages(offset, bytes, unread),
+            (read, _) => read.map_err(|e| self.error("read", &e)),
+        }
+    }
+
+    /// As `read_at`, where a page that the medium cannot read is zeros, and is noted.
+    #[cold]
+    fn read_by_pages(&self, offset: u64, bytes: &mut [u8], unread: &Mutex<BTreeSet<u64>>) -> Result<usize> {
+        let (page_bytes, mut done) = (PAGE_BYTES as u64, 0);
+        while done < bytes.len() {
+            let at = offset + done as u64;
+            let len = ((page_bytes - at % page_bytes) as usize).min(bytes.len() - done);
+            let part = &mut bytes[done..done + len];
+            match self.file.read_at(at, part) {
+                Ok(n) if n < len => return Ok(done + n),
+                Ok(_) => {}
+                Err(e) if is_unreadable(&e) => {
+                    part.fill(0);
+                    unread.lock().insert(at / page_bytes);
+                }
+                Err(e) => return Err(self.error("read", &e)),
+            }
+            done += len;
+        }
+        Ok(done)
+    }
+
+    /// What of the file could not be read, as messages.
+    pub(crate) fn unread(&self) -> Vec<String> {
+        let pages = self.unread.as_ref().map(|unread| unread.lock().clone()).unwrap_or_default();
+        let path = self.path.display();
+        let message =
+            |page| format!("{path}, byte {}: the medium cannot read the page", page * PAGE_BYTES as u64);
+        pages.into_iter().map(message).collect()
     }
 
     /// Fills all of `bytes`; those beyond the end of the file with zeros.
@@ -267,6 +305,11 @@ impl PoolFile {
     }
 }
 
+/// True when the medium cannot read what lies there.
+fn is_unreadable(e: &io::Error) -> bool {
+    e.raw_os_error() == Some(libc::EIO)
+}
+
 /// The verb of the error message when opening fails. It decides the variant, too: a caller that only reads must not
 /// get the error that the file cannot be written.
 pub(crate) fn opening(read_only: bool) -> &'static str {
@@ -302,6 +345,14 @@ impl PoolFiles {
         let data = DataFiles { image, sums: part(directory.join("sums"))? };
         let log = if sb.medium == MediumKind::File { Some(part(directory.join("log"))?) } else { None };
         Ok(Self { data, log })
+    }
+
+    /// For a salvage: from now on a page that the medium cannot read counts as zeros, and is noted.
+    pub(crate) fn note_unread(&mut self) {
+        let Self { data: DataFiles { image, sums }, log } = self;
+        for file in [image, sums].into_iter().chain(log) {
+            file.unread = Some(Mutex::default());
+        }
     }
 }
 

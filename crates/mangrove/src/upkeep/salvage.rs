@@ -21,7 +21,8 @@ pub struct SalvageReport {
 impl Map {
     /// Copies every sound record of the map in `bad`, which may be damaged, into a new pool at `new`; `bad` stays as
     /// it is. The new pool appears whole and durable, or not at all. Records whose bytes do not have their checksum are
-    /// left out, and so are the writes of a log from its first damaged place on. `progress` is as in [`Map::backup`].
+    /// left out, and so are the writes of a log from its first damaged place on. What the medium cannot read counts as
+    /// damaged. `progress` is as in [`Map::backup`].
     ///
     /// ```
     /// # fn main() -> mangrove::Result<()> {

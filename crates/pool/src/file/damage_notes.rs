@@ -32,8 +32,10 @@ impl DamageNotes {
         }
     }
 
-    /// What was noted.
-    pub(crate) fn into_notes(self) -> Vec<String> {
-        std::mem::take(&mut *self.notes.lock())
+    /// What was noted, and then what is in `more`, as far as there is room.
+    pub(crate) fn into_notes(self, more: impl Iterator<Item = String>) -> Vec<String> {
+        let mut notes = std::mem::take(&mut *self.notes.lock());
+        notes.extend(more.take(NOTES_MAX - notes.len()));
+        notes
     }
 }

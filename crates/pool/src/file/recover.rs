@@ -328,7 +328,8 @@ impl Recovered {
 
     /// What a pool opened read-only consists of: its memory, how much of it may be used, and the damage in it.
     pub(crate) fn into_reader(self) -> (Reservation, u64, Vec<String>) {
-        (self.memory, self.grown, self.notes.into_notes())
+        let unread = [&self.files.image, &self.files.sums, &self.log_file].map(PoolFile::unread);
+        (self.memory, self.grown, self.notes.into_notes(unread.into_iter().flatten()))
     }
 
     /// Does the same for a pool opened read-only: refuses a log with a hole.

@@ -4,6 +4,7 @@
 use mangrove_pool::{LockKind, OpenHow, OsStorage, PathKind, Site, Storage, StorageFile};
 use std::fmt::{Debug, Formatter};
 use std::io;
+use std::ops::Range;
 use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::sync::Arc;
@@ -15,8 +16,8 @@ pub(crate) enum Access {
     Write,
 }
 
-/// Called with what is about to happen, the file's name and the offset.
-type Hook = Arc<dyn Fn(Access, &str, u64) + Send + Sync>;
+/// Called with what is about to happen, the file's name and which of its bytes; an error is that of the access.
+type Hook = Arc<dyn Fn(Access, &str, Range<u64>) -> io::Result<()> + Send + Sync>;
 
 #[derive(Clone)]
 struct Hooked {
@@ -24,8 +25,18 @@ struct Hooked {
     hook: Hook,
 }
 
-/// The files, with `hook` before each read and each write.
+/// The files, with `hook` before each read and each write; it gets the offset.
 pub(crate) fn hooked(hook: impl Fn(Access, &str, u64) + Send + Sync + 'static) -> Arc<dyn Storage> {
+    failing(move |access, name, range| {
+        hook(access, name, range.start);
+        Ok(())
+    })
+}
+
+/// The files, in which each access may fail.
+pub(crate) fn failing(
+    hook: impl Fn(Access, &str, Range<u64>) -> io::Result<()> + Send + Sync + 'static,
+) -> Arc<dyn Storage> {
     Arc::new(Hooked { inner: Arc::new(OsStorage), hook: Arc::new(hook) })
 }
 
@@ -88,7 +99,7 @@ impl StorageFile for HookedFile {
     }
 
     fn read_at(&self, offset: u64, bytes: &mut [u8]) -> io::Result<usize> {
-        (self.hook)(Access::Read, &self.name, offset);
+        (self.hook)(Access::Read, &self.name, offset..offset + bytes.len() as u64)?;
         self.inner.read_at(offset, bytes)
     }
 
@@ -97,7 +108,7 @@ impl StorageFile for HookedFile {
     }
 
     fn write_at(&self, offset: u64, bytes: &[u8], site: Site) -> io::Result<()> {
-        (self.hook)(Access::Write, &self.name, offset);
+        (self.hook)(Access::Write, &self.name, offset..offset + bytes.len() as u64)?;
         self.inner.write_at(offset, bytes, site)
     }
 
