@@ -33,7 +33,7 @@ pub(crate) fn replace_pool(directory: &Path) -> Result<()> {
     let (place, text) = free_name(&lost);
     let list = report.damage.join("\n") + "\n";
     std::fs::write(&text, list).map_err(|e| Failure::io("write", &text, &e))?;
-    exchange(directory).map_err(|e| Failure::io("exchange the pool with", &new, &e))?;
+    exchange(directory, &sync_dir).map_err(|e| Failure::io("exchange the pool with", &new, &e))?;
     move_to_lost(&new, &place)
 }
 
@@ -50,7 +50,7 @@ pub(crate) fn end_exchange(directory: &Path) -> Result<()> {
         return Ok(());
     }
     let new = directory.join(SALVAGED);
-    last_steps(directory).map_err(|e| Failure::io("exchange the pool with", &new, &e))
+    last_steps(directory, &sync_dir).map_err(|e| Failure::io("exchange the pool with", &new, &e))
 }
 
 /// Removes what a repair that was killed has left in the locked directory of a database: a pool that was being made, or
@@ -77,30 +77,39 @@ fn free_name(lost: &Path) -> (PathBuf, PathBuf) {
     all.find(|(folder, _)| !folder.exists()).unwrap_or_else(|| unreachable!("a directory has fewer names"))
 }
 
+/// Makes the names in a directory durable.
+type SyncNames<'a> = &'a dyn Fn(&Path) -> io::Result<()>;
+
 /// Gives the pool and the new one each other's names, durably: in one step where the file system can. A process that is
 /// killed leaves a pool, or what `end_exchange` ends.
-fn exchange(directory: &Path) -> io::Result<()> {
+fn exchange(directory: &Path, sync: SyncNames<'_>) -> io::Result<()> {
     let (pool, new) = (catalog::pool(directory), directory.join(SALVAGED));
-    let [a, b] = [&pool, &new].map(|path| CString::new(path.as_os_str().as_bytes()));
+    match exchange_names(&pool, &new) {
+        // A program would write to the new pool, and a power cut could bring the damaged one back: it keeps its name.
+        Ok(()) => sync(directory).inspect_err(|_| _ = exchange_names(&pool, &new)),
+        Err(e) if matches!(e.raw_os_error(), Some(libc::EINVAL | libc::ENOSYS)) => {
+            exchange_in_steps(directory, sync)
+        }
+        Err(e) => Err(e),
+    }
+}
+
+/// Gives two files each other's names, in one step.
+fn exchange_names(one: &Path, other: &Path) -> io::Result<()> {
+    let [a, b] = [one, other].map(|path| CString::new(path.as_os_str().as_bytes()));
     let (a, b) = (a?, b?);
     // SAFETY: two NUL-terminated strings.
     let done = unsafe {
         libc::renameat2(libc::AT_FDCWD, a.as_ptr(), libc::AT_FDCWD, b.as_ptr(), libc::RENAME_EXCHANGE)
     };
-    if done == 0 {
-        return sync_dir(directory);
-    }
-    match io::Error::last_os_error() {
-        e if matches!(e.raw_os_error(), Some(libc::EINVAL | libc::ENOSYS)) => exchange_in_steps(directory),
-        e => Err(e),
-    }
+    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// As `exchange`, by a third name.
-fn exchange_in_steps(directory: &Path) -> io::Result<()> {
+fn exchange_in_steps(directory: &Path, sync: SyncNames<'_>) -> io::Result<()> {
     let (pool, aside) = (catalog::pool(directory), directory.join(ASIDE));
     std::fs::rename(&pool, &aside)?;
-    sync_dir(directory).and_then(|()| last_steps(directory)).inspect_err(|_| {
+    sync(directory).and_then(|()| last_steps(directory, sync)).inspect_err(|_| {
         if !pool.exists() {
             // The damaged pool, rather than none. If that fails, the next opening tries the other steps again.
             let _ = std::fs::rename(&aside, &pool);
@@ -109,13 +118,13 @@ fn exchange_in_steps(directory: &Path) -> io::Result<()> {
 }
 
 /// The steps of an exchange behind the first one.
-fn last_steps(directory: &Path) -> io::Result<()> {
+fn last_steps(directory: &Path, sync: SyncNames<'_>) -> io::Result<()> {
     let (pool, new, aside) = (catalog::pool(directory), directory.join(SALVAGED), directory.join(ASIDE));
     std::fs::rename(&new, pool)?;
     // Durable-order: each step before the next, so that a crash leaves one of the states that `end_exchange` knows.
-    sync_dir(directory)?;
+    sync(directory)?;
     std::fs::rename(aside, new)?;
-    sync_dir(directory)
+    sync(directory)
 }
 
 #[cfg(test)]
@@ -147,11 +156,21 @@ mod tests {
 
     #[test]
     fn an_exchange_gives_each_pool_the_name_of_the_other() {
-        let exchanges: [fn(&Path) -> io::Result<()>; 2] = [exchange, exchange_in_steps];
-        for exchange in exchanges {
+        for exchange in [exchange, exchange_in_steps] {
             let directory = directory_with("pool", SALVAGED);
-            exchange(directory.path()).unwrap();
+            exchange(directory.path(), &sync_dir).unwrap();
             let after = [("pool", "new"), (SALVAGED, "damaged")];
+            assert_eq!(pools(directory.path()), after.map(|(name, what)| (name.to_owned(), what.to_owned())));
+        }
+    }
+
+    #[test]
+    fn an_exchange_that_cannot_be_synced_leaves_the_damaged_pool_its_name() {
+        for exchange in [exchange, exchange_in_steps] {
+            let directory = directory_with("pool", SALVAGED);
+            let fails = |_: &Path| -> io::Result<()> { Err(io::Error::from_raw_os_error(libc::EIO)) };
+            exchange(directory.path(), &fails).unwrap_err();
+            let after = [("pool", "damaged"), (SALVAGED, "new")];
             assert_eq!(pools(directory.path()), after.map(|(name, what)| (name.to_owned(), what.to_owned())));
         }
     }
