@@ -2,7 +2,7 @@
 
 use super::info::{ListenPlace, ask};
 use super::text;
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,6 +14,8 @@ const REQUEST_BYTES_MAX: usize = 16 << 10;
 const SILENCE_MAX: Duration = Duration::from_secs(10);
 /// Scrapes at a time; more are refused.
 const SCRAPES_MAX: usize = 16;
+/// How long a connection that could not be accepted holds up the next ones.
+const REFUSED_PAUSE: Duration = Duration::from_millis(50);
 
 /// What the server is asked by.
 pub(super) struct MetricsSource {
@@ -23,20 +25,35 @@ pub(super) struct MetricsSource {
 
 /// Answers scrapes for ever.
 pub(super) fn serve(listener: &TcpListener, source: MetricsSource) {
+    serve_each(listener.incoming(), source);
+}
+
+/// Answers the scrapes that come on `streams`.
+fn serve_each(streams: impl Iterator<Item = io::Result<TcpStream>>, source: MetricsSource) {
     let (source, scrapes) = (Arc::new(source), Arc::new(AtomicUsize::new(0)));
-    for stream in listener.incoming().flatten() {
+    for stream in streams {
+        let Ok(stream) = stream else {
+            // Usually the process has no descriptor left; the next one would be refused at once, too.
+            std::thread::sleep(REFUSED_PAUSE);
+            continue;
+        };
         let _ = stream.set_read_timeout(Some(SILENCE_MAX));
         let _ = stream.set_write_timeout(Some(SILENCE_MAX));
-        let (source, scrapes) = (source.clone(), scrapes.clone());
+        let source = source.clone();
         if scrapes.fetch_add(1, Ordering::Relaxed) >= SCRAPES_MAX {
             scrapes.fetch_sub(1, Ordering::Relaxed);
             respond(stream, "503 Service Unavailable", "too many scrapes at a time\n");
             continue;
         }
-        std::thread::spawn(move || {
+        let ended = scrapes.clone();
+        let spawned = std::thread::Builder::new().spawn(move || {
             answer(stream, &source);
-            scrapes.fetch_sub(1, Ordering::Relaxed);
+            ended.fetch_sub(1, Ordering::Relaxed);
         });
+        // Without a thread the connection is closed; the scraper comes again.
+        if spawned.is_err() {
+            scrapes.fetch_sub(1, Ordering::Relaxed);
+        }
     }
 }
 
@@ -87,6 +104,7 @@ mod tests {
     use std::io::{BufRead, BufReader};
     use std::net::SocketAddr;
     use std::os::unix::net::UnixListener;
+    use std::time::Instant;
 
     /// A server that wants the password `sesame`, on a socket.
     fn server(socket: &std::path::Path) {
@@ -149,5 +167,18 @@ mod tests {
         assert!(refused.starts_with("HTTP/1.1 503") && refused.contains("NOAUTH"), "{refused}");
         let wrong = get(listening(Some("wrong")), "GET /metrics");
         assert!(wrong.starts_with("HTTP/1.1 503") && wrong.contains("WRONGPASS"), "{wrong}");
+    }
+
+    #[test]
+    fn a_server_without_descriptors_waits_and_then_serves_on() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let source = MetricsSource { place: ListenPlace::Socket("/nowhere".into()), password: None };
+        let begun = Instant::now();
+        let scraper = std::thread::spawn(move || get(address, "GET /"));
+        let refused = (0..2).map(|_| Err(io::Error::other("no descriptor is left")));
+        serve_each(refused.chain(listener.incoming().take(1)), source);
+        assert!(scraper.join().unwrap().starts_with("HTTP/1.1 404"));
+        assert!(begun.elapsed() >= 2 * REFUSED_PAUSE);
     }
 }
