@@ -6,7 +6,12 @@
 //! Invariant: the temporary name, and what it names, belongs to the process that has locked the lock file, from
 //! before that process looks whether the name is in use until it has renamed or removed it. (The pool's own lock
 //! begins too late and ends too early for that.)
+//!
+//! The lock file is there until the new name is durable. A process that is killed in between leaves it. So an
+//! opening for writing that finds a lock file beside the pool's name syncs the name first. (Otherwise a power cut could
+//! bring the temporary name back, which the next backup or load removes, with all that was acknowledged meanwhile.)
 
+use crate::storage::traits::{PathKind, Storage};
 use crate::{Error, Pool, Result};
 use mangrove_sys::file::{open_itself, try_lock, unlock};
 use mangrove_sys::open_above_standard;
@@ -62,7 +67,7 @@ pub fn appear<T, E: From<Error>>(
         // Durable-order: the pool was closed, hence durable, before it gets its name.
         fs::rename(&part, place).map_err(|e| failed(path, "rename the finished pool to", &e))?;
         let parent = place.parent().unwrap_or(place);
-        File::open(parent).and_then(|dir| dir.sync_all()).map_err(|e| {
+        sync_names(parent).map_err(|e| {
             // What failed must leave nothing there.
             let _ = fs::rename(place, &part);
             failed(parent, "make durable", &e)
@@ -74,6 +79,16 @@ pub fn appear<T, E: From<Error>>(
         let _ = fs::remove_dir_all(&part);
     }
     result
+}
+
+/// True when the process that gave the pool at `path` its name may have been killed before the name was durable.
+pub(crate) fn may_lose_name(storage: &dyn Storage, path: &Path) -> bool {
+    let kind = temporary_name(path, "lock").map(|lock| storage.kind(&lock));
+    matches!(kind, Ok(Ok(PathKind::File | PathKind::Folder)))
+}
+
+fn sync_names(directory: &Path) -> io::Result<()> {
+    File::open(directory)?.sync_all()
 }
 
 /// Removes what an earlier copy left under its temporary name. The caller has the right to that name.
@@ -100,6 +115,8 @@ fn remove_leftovers(place: &Path) {
             && let Ok(_lock) = NameLock::take(entry.path(), &part)
         {
             let _ = remove_part(&part);
+            // Durable-order: the pool's name before the lock file goes.
+            let _ = of.parent().filter(|_| of.exists()).map(sync_names);
         }
     }
 }

@@ -48,8 +48,9 @@ pub(crate) fn make_directory(storage: &dyn Storage, directory: &Path) -> Result<
     sync_name(storage, directory, |_| false).inspect_err(|_| drop(storage.remove_dir(directory, here())))
 }
 
-/// Makes the name of a directory durable that is there without a pool: the process that made it may have been killed
-/// before it synced the name. A parent that this process may not sync is no error: the directory is its user's then.
+/// Makes the name of a directory durable that is there, perhaps with a pool: the process that made it may have been
+/// killed before it synced the name. A parent that this process may not sync is no error: the directory is its user's
+/// then.
 pub(crate) fn keep_directory(storage: &dyn Storage, directory: &Path) -> Result<()> {
     use io::ErrorKind::{InvalidInput, PermissionDenied, ReadOnlyFilesystem, Unsupported};
     let may_not = |e: &io::Error| {

@@ -1,5 +1,6 @@
 //! Opening a pool: its files are found or made, and locked; then they are read.
 
+use crate::appear::may_lose_name;
 use crate::config::Create;
 use crate::create;
 use crate::file::closed::ClosedPool;
@@ -129,7 +130,8 @@ impl Opening {
     }
 }
 
-/// Makes the pool's directory where there is none and the options ask for that; true if it did.
+/// Makes the pool's directory where there is none and the options ask for that; true if it did. Makes the
+/// directory's name durable where the process that gave it may have been killed before.
 ///
 /// Durable-order: the directory's name before the file `pool`. Otherwise a power cut could take all of a pool away in
 /// which something was acknowledged.
@@ -140,6 +142,9 @@ fn make_directory(directory: &Path, options: &PoolOptions) -> Result<bool> {
         FoundPool::Nothing if !creates => Err(Error::NotFound { path: directory.to_owned() }),
         FoundPool::Nothing => create::make_directory(storage, directory).map(|()| true),
         FoundPool::Directory if creates => create::keep_directory(storage, directory).map(|()| false),
+        FoundPool::Pool if !options.config.read_only && may_lose_name(storage, directory) => {
+            create::keep_directory(storage, directory).map(|()| false)
+        }
         FoundPool::Directory | FoundPool::Pool => Ok(false),
     }
 }

@@ -4,6 +4,7 @@
 mod hooked;
 
 mod addresses;
+mod appeared;
 mod bad_sectors;
 mod bulk_load;
 mod capacity;
