@@ -139,6 +139,7 @@ pub(crate) fn open_database(directory: &Path, options: &OpenRequest) -> Result<l
 /// lock.
 fn open_locked(directory: &Path, options: &OpenRequest, lock: DirectoryLock) -> Result<leveldb_t> {
     salvage::end_exchange(directory)?;
+    salvage::keep_names(directory)?;
     let order = &options.order;
     let (engine, kind) = match Catalog::read(directory)? {
         Some(_) if options.error_if_exists => {

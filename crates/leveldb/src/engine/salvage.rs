@@ -23,6 +23,7 @@ pub(crate) fn replace_pool(directory: &Path) -> Result<()> {
     let (pool, new, lost) = (catalog::pool(directory), directory.join(SALVAGED), directory.join(LOST));
     let made = std::fs::create_dir_all(&lost);
     made.map_err(|e| Failure::io("create", &lost, &e))?;
+    keep_names(directory)?;
     // Of an earlier repair that was killed: what it made, or after the exchange the damaged pool.
     for left in [&new, &directory.join(ASIDE)] {
         if left.exists() {
@@ -51,6 +52,19 @@ pub(crate) fn end_exchange(directory: &Path) -> Result<()> {
     }
     let new = directory.join(SALVAGED);
     last_steps(directory, &sync_dir).map_err(|e| Failure::io("exchange the pool with", &new, &e))
+}
+
+/// Makes the pool's name durable where a repair was perhaps killed between its exchange and the sync.
+///
+/// Durable-order: before anything is written to the pool; otherwise a power cut could give the damaged one the name
+/// back.
+pub(crate) fn keep_names(directory: &Path) -> Result<()> {
+    keep_names_by(directory, &sync_dir).map_err(|e| Failure::io("sync", directory, &e))
+}
+
+fn keep_names_by(directory: &Path, sync: SyncNames<'_>) -> io::Result<()> {
+    let is_left = [ASIDE, SALVAGED].iter().any(|name| directory.join(name).exists());
+    if is_left { sync(directory) } else { Ok(()) }
 }
 
 /// Removes what a repair that was killed has left in the locked directory of a database: a pool that was being made, or
@@ -185,6 +199,17 @@ mod tests {
             let what = if done == 0 { "damaged" } else { "new" };
             assert!(pools.contains(&("pool".to_owned(), what.to_owned())), "after {done} steps: {pools:?}");
             assert_eq!(pools.len(), 2, "after {done} steps: {pools:?}");
+        }
+    }
+
+    #[test]
+    fn the_names_that_a_killed_repair_gave_are_synced() {
+        let fails = |_: &Path| -> io::Result<()> { Err(io::Error::from_raw_os_error(libc::EIO)) };
+        for left in [ASIDE, SALVAGED] {
+            let directory = directory_with(left, "pool");
+            keep_names_by(directory.path(), &fails).unwrap_err();
+            std::fs::remove_dir_all(directory.path().join(left)).unwrap();
+            keep_names_by(directory.path(), &fails).unwrap();
         }
     }
 }
