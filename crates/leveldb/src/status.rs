@@ -23,13 +23,15 @@ pub(crate) enum FailureKind {
 pub(crate) struct Failure {
     kind: FailureKind,
     message: String,
+    /// The medium could not read what lies there.
+    is_unreadable: bool,
 }
 
 pub(crate) type Result<T> = std::result::Result<T, Failure>;
 
 impl Failure {
     pub(crate) fn new(kind: FailureKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into() }
+        Self { kind, message: message.into(), is_unreadable: false }
     }
 
     pub(crate) fn invalid(message: impl Into<String>) -> Self {
@@ -49,9 +51,9 @@ impl Failure {
         &self.message
     }
 
-    /// True when what was written is not what was read.
-    pub(crate) fn is_corruption(&self) -> bool {
-        self.kind == FailureKind::Corruption
+    /// True when what was written is not what was read, or the medium cannot read it.
+    pub(crate) fn is_damage(&self) -> bool {
+        self.kind == FailureKind::Corruption || self.is_unreadable
     }
 
     /// The operating system refused to `doing` the thing at `path`.
@@ -97,7 +99,9 @@ impl From<Error> for Failure {
             }
             _ => FailureKind::IoError,
         };
-        Self::new(kind, error.to_string())
+        let is_unreadable =
+            matches!(&error, Error::Io { doing, code: Some(libc::EIO), .. } if doing == "read");
+        Self { is_unreadable, ..Self::new(kind, error.to_string()) }
     }
 }
 
@@ -217,6 +221,18 @@ mod tests {
             libc::free(error.cast());
         }
         assert_eq!(quietly::<()>(|| Err(Failure::corruption("nobody hears it"))), None);
+    }
+
+    #[test]
+    fn a_sector_that_cannot_be_read_is_damage() {
+        let failure = |doing: &str, code| {
+            let (path, doing) = ("p/image".into(), doing.to_owned());
+            Failure::from(Error::Io { path, doing, code: Some(code), message: "no".to_owned() })
+        };
+        assert!(failure("read", libc::EIO).is_damage());
+        assert!(failure("read", libc::EIO).to_string().starts_with("IO error: "));
+        assert!(!failure("read", libc::ENOMEM).is_damage());
+        assert!(!failure("write", libc::EIO).is_damage());
     }
 
     #[test]

@@ -127,7 +127,7 @@ fn repair(directory: &Path, order: &NamedOrder) -> Result<()> {
         )));
     }
     match verify(directory, &catalog, order, lock) {
-        Err(failure) if failure.is_corruption() && catalog.engine == RecordEngine::Map => {
+        Err(failure) if failure.is_damage() && catalog.engine == RecordEngine::Map => {
             let lock = catalog::lock(directory)?;
             salvage::replace_pool(directory)?;
             verify(directory, &catalog, order, lock)?;
