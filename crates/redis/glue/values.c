@@ -1,14 +1,23 @@
 /* Values that came in a request are transient: the keyspace gets bytes of its own, made inside the command. */
 #include "glue.h"
 
+/* A request's argument. Its bytes were read natively, but may lie in the state's memory: while a value is loaded, the
+ * event loop runs inside the tracked call, so a client's new buffer comes from there. */
+static bool is_argument(const robj *value) {
+    const client *c = server.executing_client;
+    for (int j = 0; c && j < c->argc; j++)
+        if (c->argv[j] == value) return true;
+    return false;
+}
+
 static void own(robj **valref) {
     robj *v = *valref;
     if (!app || left_out("setkey") || v->type != OBJ_STRING || v->encoding != OBJ_ENCODING_RAW) return;
     /* Of a value with several references the server itself makes a copy. */
     if (v->refcount != 1) return;
-    /* The interpreter keeps arguments for later calls and writes to them natively, in the state's memory, too: a
-     * command may have trimmed them. */
-    if (mangrove_app_is_persistent(v->ptr) && !scriptIsRunning()) return;
+    /* What a command has made itself stays. The interpreter keeps arguments for later calls and writes to them
+     * natively, in the state's memory, too: a command may have trimmed them. */
+    if (mangrove_app_is_persistent(v->ptr) && !scriptIsRunning() && !is_argument(v)) return;
     sds copy = sdsnewlen(v->ptr, sdslen(v->ptr));
     sdsfree(v->ptr);
     v->ptr = copy;

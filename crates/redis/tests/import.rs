@@ -1,11 +1,14 @@
-//! The import of an append-only file that does not come to its end, and a synchronisation with a primary that fails,
-//! with the real server. Where `make redis` has not built it there is nothing to run.
+//! The import of a file that does not come to its end, clients meanwhile, and a synchronisation with a primary that
+//! fails, with the real server. Where `make redis` has not built it there is nothing to run.
 
 mod support;
 
+use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::process::Command;
 use support::{POLL, POLLS, Server, is_built};
 
 const KEYS: usize = 1_000;
@@ -186,4 +189,66 @@ fn a_replica_whose_synchronisation_failed_asks_for_all_data_after_a_kill() {
     server.child.wait().unwrap();
     let _server = Server::serving(dir.path(), &replica);
     assert_eq!(asked_for_data(&primary).1[1..], ["?", "-1"]);
+}
+
+/// The server reads requests while it loads a value, and keeps a client's buffer for its next large argument.
+#[test]
+fn a_large_value_of_a_client_that_was_there_during_the_import_is_there_after_a_kill() {
+    /// Of the list that is imported, a thousand bytes each.
+    const ELEMENTS: u16 = 4_096;
+    /// From 32 KiB on an argument is the buffer itself.
+    const LARGE: usize = 40_000;
+    if !is_built() {
+        return;
+    }
+    let place = tempfile::tempdir().unwrap();
+    let dir = place.path();
+    // The file ends when this test lets it. It stays open for reading, since the server opens it twice.
+    let fifo = dir.join("dump.rdb");
+    assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    let mut dump = File::options().read(true).write(true).open(&fifo).unwrap();
+    let mut server = Server::start(dir, &["--loading-process-events-interval-bytes", "1024"]);
+    let connected = (0..POLLS).find_map(|_| {
+        std::thread::sleep(POLL);
+        UnixStream::connect(dir.join("s")).ok()
+    });
+    let mut client = connected.expect("the server listens");
+    client.set_read_timeout(Some(POLL * POLLS)).unwrap();
+    let mut answers = BufReader::new(client.try_clone().unwrap());
+    let set = |byte: u8| {
+        let mut request = format!("*3\r\n$3\r\nSET\r\n$3\r\nkey\r\n${LARGE}\r\n").into_bytes();
+        request.resize(request.len() + LARGE, byte);
+        request.extend(b"\r\n");
+        request
+    };
+    client.write_all(&set(b'a')).unwrap();
+
+    let element = [&(0x4000_u16 | 1_000).to_be_bytes()[..], &[b'e'; 1_000]].concat();
+    let mut bytes = b"REDIS0011\x01\x01l".to_vec();
+    bytes.extend((0x4000 | ELEMENTS).to_be_bytes());
+    (1..ELEMENTS).for_each(|_| bytes.extend(&element));
+    let mut pipe = dump.try_clone().unwrap();
+    let writer = std::thread::spawn(move || pipe.write_all(&bytes).unwrap());
+    // The list is not whole yet, so the event loop runs inside the call that loads it.
+    let said = line(&mut answers).unwrap();
+    assert!(said.starts_with("-LOADING"), "{said}");
+    writer.join().unwrap();
+    dump.write_all(&[&element[..], b"\xff\0\0\0\0\0\0\0\0"].concat()).unwrap();
+
+    // Another value each time.
+    let mut bytes = (b'b'..=b'z').cycle();
+    let stored = (0..POLLS).find_map(|_| {
+        let byte = bytes.next()?;
+        client.write_all(&set(byte)).unwrap();
+        let said = line(&mut answers).unwrap();
+        assert!(said == "+OK" || said.starts_with("-LOADING"), "{said}");
+        (said == "+OK").then_some(byte)
+    });
+    let stored = stored.expect("the import ends");
+    server.child.kill().unwrap();
+    server.child.wait().unwrap();
+    let server = Server::serving(dir, &[]);
+    assert_eq!(server.ask(&[b"LLEN", b"l"]), Some(format!(":{ELEMENTS}\r\n")));
+    let kept = server.ask(&[b"GET", b"key"]);
+    assert!(kept == Some(char::from(stored).to_string().repeat(LARGE)), "the value is another one");
 }
