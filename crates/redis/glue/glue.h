@@ -215,7 +215,7 @@ extern long long io_reads_given, io_reads_dropped;
 void hook_reads(void);
 
 /* info.c */
-/* Lets used_memory include what was found. */
+/* Lets used_memory include what was found. Before anything of it is freed. */
 void memory_recovered(void);
 
 /* symbols.c */

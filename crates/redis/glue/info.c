@@ -18,9 +18,9 @@ static mangrove_app_counters counters(void) {
 }
 
 void memory_recovered(void) {
-    if (!root->loaded) return;
     recovered = counters().used_bytes;
-    server.initial_memory_usage += recovered;
+    /* What is left of an import is dropped. */
+    if (root->loaded) server.initial_memory_usage += recovered;
 }
 
 /* What the medium of the state came to be where it was chosen by itself. */

@@ -114,6 +114,33 @@ fn a_first_start_passes_over_no_file_that_is_there() {
     assert_eq!(server.ask(&[b"DBSIZE"]), Some(format!(":{KEYS}\r\n")));
 }
 
+/// The server counts what it frees. Below zero, its memory would be more than any `maxmemory`, and writes refused.
+#[test]
+fn a_start_that_drops_what_an_import_left_takes_writes_below_maxmemory() {
+    /// Together they are more than the import commits at once.
+    const VALUES: u8 = 12;
+    const VALUE_LEN: u32 = 8 << 20;
+    if !is_built() {
+        return;
+    }
+    let place = tempfile::tempdir().unwrap();
+    let dir = place.path();
+    // It ends before its last byte.
+    let mut dump = b"REDIS0011".to_vec();
+    for key in 0..VALUES {
+        dump.extend([0, 1, b'a' + key, 0x80]);
+        dump.extend(VALUE_LEN.to_be_bytes());
+        dump.resize(dump.len() + VALUE_LEN as usize, b'v');
+    }
+    std::fs::write(dir.join("dump.rdb"), &dump).unwrap();
+    let (code, said) = refused(dir, &[]);
+    assert_eq!(code, Some(1), "{said}");
+    std::fs::write(dir.join("dump.rdb"), b"REDIS0011\xff\0\0\0\0\0\0\0\0").unwrap();
+    let server = Server::serving(dir, &["--maxmemory", "512mb"]);
+    assert!(server.log().contains("keys of an import that a crash cut off"), "{}", server.log());
+    assert_eq!(server.ask(&[b"SET", b"key", b"1"]).as_deref(), Some("+OK\r\n"));
+}
+
 /// A line without its end; none when the connection has ended.
 fn line(from: &mut impl BufRead) -> Option<String> {
     let mut line = String::new();
