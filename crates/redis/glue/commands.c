@@ -70,6 +70,8 @@ void __wrap_debugCommand(client *c) {
 void __real_migrateCommand(client *c);
 static void run_migrate(void *c) { __real_migrateCommand(c); }
 void __wrap_migrateCommand(client *c) {
+    /* What it sends passes the gate. In a transaction or a script it sends what is not durable. */
+    settle();
     changes_all();
     track(run_migrate, c);
 }

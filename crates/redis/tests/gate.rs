@@ -1,5 +1,5 @@
-//! When replies leave: around slow scripts, to reads whose keys the command does not name, and to other nodes of a
-//! cluster. With the real server; where `make redis` has not built it there is nothing to run.
+//! When replies leave: around slow scripts, to reads whose keys the command does not name, and to other servers. With
+//! the real server; where `make redis` has not built it there is nothing to run.
 
 mod support;
 
@@ -223,6 +223,33 @@ fn another_node_of_a_cluster_hears_what_is_published_when_it_is_durable() {
     hears(&mut bus, b"newschanged");
     assert!(Instant::now() >= released);
     reads(&mut caller, "+OK\r\n+QUEUED\r\n+QUEUED\r\n*2\r\n+OK\r\n:0\r\n");
+}
+
+/// The other server, which is this program, has the value then, and may have made it durable.
+#[test]
+fn what_migrate_has_sent_is_there_after_a_kill() {
+    if !is_built() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let other = TcpListener::bind("127.0.0.1:0").unwrap();
+    other.set_nonblocking(true).unwrap();
+    let port = other.local_addr().unwrap().port();
+    // The server makes nothing durable by itself.
+    let mut server = Server::serving(dir.path(), &["--durability", "interval=60000"]);
+    assert_eq!(server.ask(&[b"SET", b"key", b"value"]).as_deref(), Some("+OK\r\n"));
+    let _caller = server.send(&format!("MIGRATE 127.0.0.1 {port} key 0 60000"));
+    let accepted = (0..POLLS).find_map(|_| {
+        std::thread::sleep(POLL);
+        other.accept().ok()
+    });
+    let (mut sent, _) = accepted.expect("the server connects to the other one");
+    sent.set_read_timeout(Some(POLL * POLLS)).unwrap();
+    hears(&mut sent, b"RESTORE");
+    server.child.kill().unwrap();
+    server.child.wait().unwrap();
+    let server = Server::serving(dir.path(), &[]);
+    assert_eq!(server.ask(&[b"GET", b"key"]).as_deref(), Some("value"));
 }
 
 /// A thread would write to all of them one after the other, and the process ends meanwhile.
