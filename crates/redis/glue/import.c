@@ -12,7 +12,21 @@ static void change(void (*f)(void *), void *ctx) {
 #define IMPORT_UNIT_BYTES (64u << 20)
 
 int importing;
-static size_t used_at_commit;
+static size_t used_at_begin, used_at_commit;
+
+static void begin_import(void) {
+    importing = 1;
+    used_at_begin = used_at_commit = zmalloc_used_memory();
+}
+
+/* No timer runs in a load, so nothing else frees what a replica had before: what is loaded takes the place of that. */
+static void make_room(void) {
+    if (!root->grave) return;
+    size_t before = zmalloc_used_memory(), used = before;
+    while (used > used_at_begin && grave_dig()) used = zmalloc_used_memory();
+    /* The batch has as much as before. */
+    used_at_commit -= before - used;
+}
 
 void import_slice(void) {
     size_t used = zmalloc_used_memory();
@@ -40,7 +54,10 @@ static void load_object(void *ctx) {
 robj *rdbLoadObject(int type, rio *file, sds key, int dbid, int *error) {
     struct object o = {type, error, dbid, file, key, NULL};
     HOOKED(PIECE);
-    if (importing && !inside) import_slice();
+    if (importing && !inside) {
+        make_room();
+        import_slice();
+    }
     change(load_object, &o);
     return o.made;
 }
@@ -134,8 +151,7 @@ static void set_syncing(void *on) {
 static void begin_sync(void) {
     int on = 1;
     change(set_syncing, &on);
-    importing = 1;
-    used_at_commit = zmalloc_used_memory();
+    begin_import();
 }
 /* Also after a failure: from here on memory is what this server answers from. */
 static void end_sync(void) {
@@ -153,8 +169,7 @@ int __wrap_rdbLoad(char *file, rdbSaveInfo *rsi, int flags) {
         return replication_found(rsi) ? RDB_OK : RDB_NOT_EXIST;
     }
     if (starting) {
-        importing = 1;
-        used_at_commit = zmalloc_used_memory();
+        begin_import();
         int answer = __real_rdbLoad(file, rsi, flags);
         importing = 0;
         return answer;
@@ -174,8 +189,7 @@ int __wrap_rdbLoadRioWithLoadingCtxScopedRdb(rio *file, int flags, rdbSaveInfo *
         end_sync();
         return answer;
     }
-    importing = 1;
-    used_at_commit = zmalloc_used_memory();
+    begin_import();
     int answer = __real_rdbLoadRioWithLoadingCtxScopedRdb(file, flags, rsi, into);
     importing = 0;
     return answer;
@@ -201,8 +215,7 @@ int __wrap_loadAppendOnlyFiles(aofManifest *manifest) {
         track(set_aof_begun, NULL);
         settle();
     }
-    importing = 1;
-    used_at_commit = zmalloc_used_memory();
+    begin_import();
     int answer = __real_loadAppendOnlyFiles(manifest);
     importing = 0;
     return answer;

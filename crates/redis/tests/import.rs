@@ -218,6 +218,49 @@ fn a_replica_whose_synchronisation_failed_asks_for_all_data_after_a_kill() {
     assert_eq!(asked_for_data(&primary).1[1..], ["?", "-1"]);
 }
 
+/// The old data waits to be freed by a timer, and none runs in a load.
+#[test]
+fn a_replica_frees_what_it_had_while_it_loads_what_its_primary_has() {
+    const VALUES: u8 = 64;
+    if !is_built() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::serving(dir.path(), &[]);
+    let memory = |field: &str| -> u64 {
+        let info = server.ask(&[b"INFO", b"memory"]).expect("INFO is answered");
+        let number = info.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
+        number.unwrap_or_else(|| panic!("no {field} in {info}")).parse().unwrap()
+    };
+    let value = vec![b'v'; 1 << 20];
+    for number in 0..VALUES {
+        let key = format!("old:{number}");
+        assert_eq!(server.ask(&[b"SET", key.as_bytes(), &value]).as_deref(), Some("+OK\r\n"));
+    }
+    let had = memory("used_memory");
+    let mut dump = b"REDIS0011".to_vec();
+    for key in 0..VALUES {
+        dump.extend([0, 1, key, 0x80]);
+        dump.extend((1_u32 << 20).to_be_bytes());
+        dump.extend(&value);
+    }
+    dump.extend(b"\xff\0\0\0\0\0\0\0\0");
+    let primary = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = primary.local_addr().unwrap().port().to_string();
+    let replicaof = server.ask(&[b"REPLICAOF", b"127.0.0.1", port.as_bytes()]);
+    assert_eq!(replicaof.as_deref(), Some("+OK\r\n"));
+    let (mut stream, _) = asked_for_data(&primary);
+    write!(stream, "+FULLRESYNC {} 0\r\n${}\r\n", "1".repeat(40), dump.len()).unwrap();
+    stream.write_all(&dump).unwrap();
+    let is_loaded = (0..POLLS).any(|_| {
+        std::thread::sleep(POLL);
+        server.ask(&[b"EXISTS", &[VALUES - 1]]).as_deref() == Some(":1\r\n")
+    });
+    assert!(is_loaded, "{}", server.log());
+    let peak = memory("used_memory_peak");
+    assert!(peak < had + had / 2, "{peak} bytes were in use, {had} before");
+}
+
 /// The server reads requests while it loads a value, and keeps a client's buffer for its next large argument.
 #[test]
 fn a_large_value_of_a_client_that_was_there_during_the_import_is_there_after_a_kill() {
