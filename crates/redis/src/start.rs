@@ -60,9 +60,11 @@ pub(crate) fn command(request: &Request, choice: &StartChoice) -> Command {
     if let Some(ms) = request.slow_batch_ms {
         command.env("MANGROVE_REDIS_SLOW_MS", ms.to_string());
     }
-    if let ReplyDurability::Interval(ms) = request.durability {
-        command.env("MANGROVE_REDIS_INTERVAL_MS", ms.to_string());
-    }
+    match request.durability {
+        ReplyDurability::Interval(ms) => command.env("MANGROVE_REDIS_INTERVAL_MS", ms.to_string()),
+        // Whatever the environment has: replies must wait.
+        ReplyDurability::Sync => command.env_remove("MANGROVE_REDIS_INTERVAL_MS"),
+    };
     command
 }
 

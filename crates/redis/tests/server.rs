@@ -238,6 +238,18 @@ fn what_waitaof_counted_is_there_after_a_kill_with_interval_durability_too() {
     }
 }
 
+/// The command line alone says when replies leave.
+#[test]
+fn replies_wait_for_the_medium_whatever_the_environment_says_of_an_interval() {
+    if !is_built() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::serving_with(dir.path(), &[], &[("MANGROVE_REDIS_INTERVAL_MS", "60000")]);
+    let info = server.ask(&[b"INFO", b"mangrove"]).expect("INFO is answered");
+    assert!(info.contains("mangrove_durability:sync\r\n"), "{info}");
+}
+
 /// Keys are looked up ahead of their commands: of keys of any length, of keys that are not there or come meanwhile,
 /// and where a command has no key or is not whole yet.
 #[test]
