@@ -1,6 +1,6 @@
 //! Is this pool sound? The check reads everything, changes nothing and lists every damaged place.
 
-use crate::format::page_sums::{PAGE_BYTES, page_checksum};
+use crate::format::page_sums::{CHECKSUM_BYTES, PAGE_BYTES, page_checksum};
 use crate::format::superblock;
 use crate::format::superblock::Superblock;
 use crate::log::recent::LeftRecent;
@@ -14,7 +14,8 @@ use mangrove_sys::Mirror;
 use std::path::Path;
 
 impl Pool {
-    /// Reads everything in the pool at `path` and lists every damaged place. Takes a shared lock.
+    /// Reads everything in the pool at `path` and lists every damaged place, and what the medium cannot read. Takes a
+    /// shared lock.
     ///
     /// # Errors
     /// When not even the superblock can be read, or a writer holds the pool.
@@ -91,7 +92,7 @@ fn check_file(
     report: &mut CheckReport,
 ) -> Result<()> {
     let log = match PoolFile::open_part(storage, directory.join("log"), true) {
-        Ok(log) => log,
+        Ok(log) => log.noting_unread(),
         Err(e) => return push(report, e),
     };
     let size = log.size()?;
@@ -117,6 +118,7 @@ fn check_file(
             Err(e) => push(report, e)?,
         }
     }
+    report.damage.extend(log.unread());
     check_image(storage, directory, sb, report)
 }
 
@@ -128,7 +130,10 @@ fn check_image(
     sb: &Superblock,
     report: &mut CheckReport,
 ) -> Result<()> {
-    let open = |name| PoolFile::open_part(storage, directory.join(name), true);
+    let open = |name| {
+        let file = PoolFile::open_part(storage, directory.join(name), true);
+        file.map(PoolFile::noting_unread)
+    };
     let files = match (open("image"), open("sums")) {
         (Ok(image), Ok(sums)) => DataFiles { image, sums },
         (image, sums) => {
@@ -160,12 +165,17 @@ fn check_image(
         for (i, page) in buffer[..want - want % PAGE_BYTES].chunks_exact(PAGE_BYTES).enumerate() {
             let number = offset / PAGE_BYTES as u64 + i as u64;
             report.pages += 1;
-            if page_checksum(page) != sums.get(number) && sb.tail == sb.target {
+            let is_unread = || {
+                files.image.is_unread(number * PAGE_BYTES as u64)
+                    || files.sums.is_unread(number * CHECKSUM_BYTES as u64)
+            };
+            if page_checksum(page) != sums.get(number) && sb.tail == sb.target && !is_unread() {
                 push(report, files.damaged_page(number))?;
             }
         }
         offset += want as u64;
     }
+    report.damage.extend(files.image.unread().into_iter().chain(files.sums.unread()));
     // Each page may fit its checksum in files of an older copy, or of another pool.
     match sums.are_of(sb, size, files.sums.path()) {
         Err(e) if report.damage.is_empty() => push(report, e),

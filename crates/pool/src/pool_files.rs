@@ -7,7 +7,7 @@ use crate::format::page_sums::{CHECKSUM_BYTES, PAGE_BYTES, PAGES_PER_BLOCK, Page
 use crate::format::ring_layout::RingLayout;
 use crate::format::superblock;
 use crate::format::superblock::{COPY_BYTES, RecordedGroup, SavedSizes, Superblock, VERSION};
-use crate::stat::MediumKind;
+use crate::stat::{Damage, MediumKind};
 use crate::storage::traits::{FileMap, LockKind, OpenHow, PathKind, Storage, StorageFile, here};
 use crate::sync::Mutex;
 use crate::{ByteRange, Error, Lsn, Result, Site};
@@ -46,7 +46,7 @@ pub(crate) fn hold(
 pub(crate) struct PoolFile {
     file: Box<dyn StorageFile>,
     path: PathBuf,
-    /// For a salvage: the pages that the medium could not read, which count as zeros.
+    /// For a salvage or a check: the pages that the medium could not read, which count as zeros.
     unread: Option<Mutex<BTreeSet<u64>>>,
 }
 
@@ -166,13 +166,26 @@ impl PoolFile {
         Ok(done)
     }
 
-    /// What of the file could not be read, as messages.
-    pub(crate) fn unread(&self) -> Vec<String> {
+    /// The file, of which from now on a page that the medium cannot read counts as zeros, and is noted.
+    pub(crate) fn noting_unread(mut self) -> Self {
+        self.unread = Some(Mutex::default());
+        self
+    }
+
+    /// True when the page at `offset` was noted.
+    pub(crate) fn is_unread(&self, offset: u64) -> bool {
+        self.unread.as_ref().is_some_and(|unread| unread.lock().contains(&(offset / PAGE_BYTES as u64)))
+    }
+
+    /// The pages that were noted.
+    pub(crate) fn unread(&self) -> Vec<Damage> {
         let pages = self.unread.as_ref().map(|unread| unread.lock().clone()).unwrap_or_default();
-        let path = self.path.display();
-        let message =
-            |page| format!("{path}, byte {}: the medium cannot read the page", page * PAGE_BYTES as u64);
-        pages.into_iter().map(message).collect()
+        let damage = |page: u64| Damage {
+            path: self.path.clone(),
+            offset: page * PAGE_BYTES as u64,
+            what: "the medium cannot read the page".into(),
+        };
+        pages.into_iter().map(damage).collect()
     }
 
     /// Fills all of `bytes`; those beyond the end of the file with zeros.

@@ -1,8 +1,9 @@
-//! A medium with sectors that it cannot read: an opening fails, and a salvage has the rest.
+//! A medium with sectors that it cannot read: an opening fails, a check lists them, and a salvage has the rest.
 
 use crate::hooked::{Access, failing};
-use mangrove_pool::{Create, Error, Medium, Pool, PoolOptions, Storage};
+use mangrove_pool::{Create, Damage, Error, Medium, Pool, PoolOptions, Storage};
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 
 const PAGE: usize = 4096;
@@ -31,12 +32,11 @@ fn with_bad_page(file: &'static str, page: u64) -> Arc<dyn Storage> {
     })
 }
 
-#[test]
-fn a_salvage_passes_over_what_the_medium_cannot_read() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("p");
+/// A pool whose page `page` holds bytes of the value `page + 1`, but for its first bytes, whose last write is in the
+/// log only. The bytes before that write, and after it.
+fn pool_with_log(path: &Path) -> [Vec<u8>; 2] {
     let mut bytes: Vec<u8> = (0..PAGES * PAGE).map(|at| (at / PAGE) as u8 + 1).collect();
-    let pool = options().open(&path).unwrap();
+    let pool = options().open(path).unwrap();
     let region = pool.region();
     region.grow(bytes.len() as u64).unwrap();
     let put = |offset: u64, bytes: &[u8]| {
@@ -49,14 +49,40 @@ fn a_salvage_passes_over_what_the_medium_cannot_read() {
     let checkpointed = bytes.clone();
     put(0, &[99; 8]);
     bytes[..8].fill(99);
-    drop(pool);
-    let tail = Pool::inspect(&path).unwrap().tail;
+    [checkpointed, bytes]
+}
+
+/// The page of the log's file where the pool's log begins.
+fn first_log_page(path: &Path) -> u64 {
+    Pool::inspect(path).unwrap().tail % LOG_BYTES / PAGE as u64
+}
+
+#[test]
+fn a_check_lists_what_the_medium_cannot_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("p");
+    pool_with_log(&path);
+    assert_eq!(Pool::check(&path).unwrap().damage, []);
+    for (file, page) in [("image", 5), ("sums", 0), ("log", first_log_page(&path))] {
+        let damage = Pool::check_in(with_bad_page(file, page), &path).unwrap().damage;
+        let what = "the medium cannot read the page".to_owned();
+        let unread = Damage { path: path.join(file), offset: page * PAGE as u64, what };
+        assert!(damage.contains(&unread), "{file}: {damage:?}");
+        // Where the log begins, the zeros are damage themselves.
+        assert!(damage.len() == 1 || file == "log", "{file}: {damage:?}");
+    }
+}
+
+#[test]
+fn a_salvage_passes_over_what_the_medium_cannot_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("p");
+    let [checkpointed, bytes] = pool_with_log(&path);
     let mut without_page = bytes.clone();
     without_page[5 * PAGE..6 * PAGE].fill(0);
-    let log_page = tail % LOG_BYTES / PAGE as u64;
-    for (file, page, expected) in
-        [("image", 5, without_page), ("sums", 0, bytes), ("log", log_page, checkpointed)]
-    {
+    let cases =
+        [("image", 5, without_page), ("sums", 0, bytes), ("log", first_log_page(&path), checkpointed)];
+    for (file, page, expected) in cases {
         let reader = options().read_only(true).storage(with_bad_page(file, page));
         assert!(matches!(reader.open(&path), Err(Error::Io { .. })), "{file}");
         let pool = reader.salvage(true).open(&path).unwrap();
