@@ -74,11 +74,16 @@ impl Pool {
     }
 }
 
-/// Corruption is a finding; any other error ends the check.
+/// Corruption is a finding, and so is what the medium cannot read; any other error ends the check.
 fn push(report: &mut CheckReport, e: Error) -> Result<()> {
     match e {
         Error::Corrupt { path, offset, what } => {
             report.damage.push(Damage { path, offset, what });
+            Ok(())
+        }
+        Error::Io { path, doing: "read", code: Some(libc::EIO), .. } => {
+            let what = "the medium cannot read the file".into();
+            report.damage.push(Damage { path, offset: 0, what });
             Ok(())
         }
         other => Err(other),

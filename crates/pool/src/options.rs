@@ -180,10 +180,10 @@ impl PoolOptions {
         self
     }
 
-    /// True: with `read_only`, a file pool opens although its data file, page checksums or log are damaged, if its
-    /// file `pool` is not. The region then holds what the files hold, and [`Pool::damage`](crate::Pool::damage) tells
-    /// what does not match: the caller must compare everything that it reads with checksums of its own. A page that the
-    /// medium cannot read (EIO) counts as zeros, and as damage.
+    /// True: with `read_only`, a file pool opens although its data file, page checksums, log or spill files are
+    /// damaged, if its file `pool` is not. The region then holds what the files hold, and
+    /// [`Pool::damage`](crate::Pool::damage) tells what does not match: the caller must compare everything that it
+    /// reads with checksums of its own. A page that the medium cannot read (EIO) counts as zeros, and as damage.
     #[must_use]
     pub fn salvage(mut self, yes: bool) -> Self {
         self.salvage = yes;

@@ -18,18 +18,23 @@ impl DamageNotes {
         Self { salvage, notes: Mutex::new(Vec::new()) }
     }
 
-    /// The result of a step, or `otherwise` where the step found damage and this is a salvage. Other errors stay.
+    /// The result of a step, or `otherwise` where the step found damage, or what the medium cannot read, and this is a
+    /// salvage. Other errors stay.
     pub(crate) fn pass<T>(&self, result: Result<T>, otherwise: impl FnOnce() -> T) -> Result<T> {
-        match result {
+        let note = match result {
             Err(Error::Corrupt { path, offset, what }) if self.salvage => {
-                let mut notes = self.notes.lock();
-                if notes.len() < NOTES_MAX {
-                    notes.push(format!("{}, byte {offset}: {what}", path.display()));
-                }
-                Ok(otherwise())
+                format!("{}, byte {offset}: {what}", path.display())
             }
-            other => other,
+            Err(Error::Io { path, doing: "read", code: Some(libc::EIO), .. }) if self.salvage => {
+                format!("{}: the medium cannot read it", path.display())
+            }
+            other => return other,
+        };
+        let mut notes = self.notes.lock();
+        if notes.len() < NOTES_MAX {
+            notes.push(note);
         }
+        Ok(otherwise())
     }
 
     /// What was noted, and then what is in `more`, as far as there is room.

@@ -186,12 +186,16 @@ pub(crate) fn recover(
     };
     // Of a damaged log a salvage takes nothing, also not what an interrupted checkpoint was to apply.
     let target = sb.target.min(scan.end);
-    let mut records = log.apply(&memory, sb.tail, target)?;
+    let applied = notes.pass(log.apply(&memory, sb.tail, target).map(Some), || None)?;
     for page in suspects {
         notes.pass(verify_suspect(page, &memory, &sums, &files), || ())?;
     }
     notes.pass(sums.are_of(sb, image_size, files.sums.path()), || ())?;
-    records += log.apply(&memory, target, scan.end)?;
+    let mut records = applied.unwrap_or(0);
+    // Nor what follows a damaged spill file.
+    if applied.is_some() {
+        records += notes.pass(log.apply(&memory, target, scan.end), || 0)?;
+    }
     let (mut beyond, released) = (Vec::new(), Released::default());
     let needed = scan.image_end.max(sb.image_bytes);
     if !read_only && needed > image_size {

@@ -1,14 +1,16 @@
 //! A medium with sectors that it cannot read: an opening fails, a check lists them, and a salvage has the rest.
 
 use crate::hooked::{Access, failing};
-use mangrove_pool::{Create, Damage, Error, Medium, Pool, PoolOptions, Storage};
+use mangrove_pool::{ByteRange, Create, Damage, Error, Medium, OsStorage, Pool, PoolOptions, Storage};
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 const PAGE: usize = 4096;
 const PAGES: usize = 8;
 const LOG_BYTES: u64 = 64 << 10;
+/// Longer than half the log, so that it needs a spill file.
+const LONG: usize = 64 << 10;
 
 fn options() -> PoolOptions {
     PoolOptions::new()
@@ -92,5 +94,51 @@ fn a_salvage_passes_over_what_the_medium_cannot_read() {
         let (place, damage) = (format!("{file}, byte {}: ", page * PAGE as u64), pool.damage());
         let is_told = |what: &String| what.contains(&place) && what.contains("cannot read");
         assert!(damage.iter().any(is_told), "{file}: {damage:?}");
+    }
+}
+
+#[test]
+fn a_salvage_takes_nothing_of_the_log_from_a_damaged_spill_file_on() {
+    type Damaging = fn(&Path);
+    let unread = failing(|access, name, _| match access == Access::Read && name.starts_with("unit-") {
+        true => Err(io::Error::from_raw_os_error(libc::EIO)),
+        false => Ok(()),
+    });
+    let whole: Arc<dyn Storage> = Arc::new(OsStorage);
+    let cases: [(Damaging, &Arc<dyn Storage>); 3] = [
+        (|_| {}, &unread),
+        (|file| std::fs::write(file, [7; 4096]).unwrap(), &whole),
+        (|file| std::fs::remove_file(file).unwrap(), &whole),
+    ];
+    for (damage, storage) in cases {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("p");
+        let pool = options().open(&path).unwrap();
+        let region = pool.region();
+        region.grow(LONG as u64).unwrap();
+        for value in [1, 2] {
+            pool.checkpoint().unwrap();
+            region.write(0, &[value; LONG]);
+            region.flush_unit(&[ByteRange { offset: 0, len: LONG as u64 }]).unwrap();
+            region.drain().unwrap();
+        }
+        region.write(0, &[3; 8]);
+        region.flush(0, 8);
+        region.drain().unwrap();
+        drop(pool);
+        let files = std::fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path());
+        let is_spill = |file: &PathBuf| file.file_name().unwrap().to_string_lossy().starts_with("unit-");
+        let spills: Vec<_> = files.filter(is_spill).collect();
+        assert!(!spills.is_empty());
+        spills.iter().for_each(|file| damage(file));
+        let reader = options().read_only(true).storage(Arc::clone(storage));
+        assert!(matches!(reader.open(&path), Err(Error::Io { .. } | Error::Corrupt { .. })));
+        let pool = reader.salvage(true).open(&path).unwrap();
+        // SAFETY: inside the region, and no thread writes it.
+        let found = unsafe { std::slice::from_raw_parts(pool.region().base(), LONG) };
+        assert!(found.iter().all(|&byte| byte == 1));
+        assert!(pool.damage().iter().any(|what| what.contains("unit-")), "{:?}", pool.damage());
+        let checked = Pool::check_in(Arc::clone(storage), &path).unwrap().damage;
+        assert!(checked.iter().any(|damage| is_spill(&damage.path)), "{checked:?}");
     }
 }
