@@ -283,6 +283,10 @@ impl BatchExecutor {
                 for at in 0..job.count {
                     // SAFETY: `args` has `count` elements; the rest is passed on.
                     unsafe { self.call(writes, job.command, *job.args.add(at)) }?;
+                    if self.not_abandoned().is_err() {
+                        // Memory holds half a command: no other may see it.
+                        return Ok(());
+                    }
                     commands += 1;
                 }
             }

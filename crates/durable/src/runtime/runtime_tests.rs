@@ -166,6 +166,35 @@ fn a_command_that_ended_halfway_ends_everything() {
 }
 
 #[test]
+fn after_half_a_command_no_other_of_its_batch_runs() {
+    let (runtime, fake) = fake_runtime(true);
+    let counter = cell();
+    struct Step {
+        runtime: Arc<Runtime>,
+        to: *mut u64,
+        gives_up: bool,
+    }
+    unsafe extern "C" fn step(arg: *mut c_void) {
+        // SAFETY: the test passes a Step, alone.
+        unsafe {
+            let step = &*arg.cast::<Step>();
+            will_write(step.to.cast(), 8);
+            *step.to += 1;
+            if step.gives_up {
+                step.runtime.abandon();
+            }
+        }
+    }
+    let make = |gives_up| Step { runtime: Arc::clone(&runtime), to: counter, gives_up };
+    let mut steps = [false, true, false].map(make);
+    let args = steps.each_mut().map(|step| std::ptr::from_mut(step).cast::<c_void>());
+    let error = unsafe { runtime.client().unwrap().write(step, &args) }.unwrap_err();
+    assert!(matches!(error, Error::Broken { .. }), "{error}");
+    assert_eq!(unsafe { *counter }, 2, "the third command sees nothing of the second");
+    assert_eq!((fake.groups(), fake.survivor(counter)), (0, 0));
+}
+
+#[test]
 fn calls_from_inside_a_command_are_refused() {
     let (runtime, _fake) = fake_runtime(true);
     struct Inner {
