@@ -5,7 +5,8 @@
  * while a tracked command runs, and SQLite's own variables. What a native read changes of it, and why that is well:
  *
  * 1. Cursors, sorters, registers: allocated natively, gone at sqlite3_reset. Reference counts and lists return to
- *    what they were. So a read must end before another command begins: it does, within one call.
+ *    what they were. So a read must end before another command begins: it does, within one call. The free lists of a
+ *    connection (lookaside) would come back in another order, so the connection has none.
  * 2. Preparing a statement may fill caches of the schema (columns of views, affinities, virtual tables), which stay.
  *    So statements are prepared in tracked commands only and kept; reads step what is prepared. Statements over
  *    virtual tables, which cache at every step, run tracked.
@@ -357,6 +358,7 @@ static int make(void *user)
     (void)user;
     sqlite3_config(SQLITE_CONFIG_SINGLETHREAD);
     sqlite3_config(SQLITE_CONFIG_MEMSTATUS, 0);
+    sqlite3_config(SQLITE_CONFIG_LOOKASIDE, 0, 0); /* point 1 */
     base = calloc(1, sizeof *base);
     if (!base)
         return refuse(SQLITE_NOMEM);

@@ -146,6 +146,11 @@ fn what_is_not_acknowledged_has_no_answer() {
     passes("sqlite_lost.c");
 }
 
+#[test]
+fn the_connection_has_no_free_lists_of_its_own() {
+    passes("sqlite_lists.c");
+}
+
 /// A C program with the glue.
 #[track_caller]
 fn passes(source: &str) {
