@@ -270,6 +270,14 @@ impl Registration {
         INSIDE.store(thread_mark(), Ordering::Relaxed);
     }
 
+    /// Frees the blocks that were freed outside commands, as `enter` does, but without the mark of a command: one of
+    /// another state may run meanwhile. `heap` is the registered one, and no command of its state runs.
+    pub(crate) fn free_waiting(&self, heap: &mut ArenaHeap, writes: &mut WriteSet) {
+        if self.has_deferred() {
+            self.free_deferred(heap, &mut Reports(writes));
+        }
+    }
+
     #[cold]
     fn free_deferred(&self, heap: &mut ArenaHeap, writes: &mut Reports<'_>) {
         // Acquire, with the Release in `defer`: the links are there.

@@ -622,17 +622,17 @@ impl State {
         Ok(ticket)
     }
 
-    /// Frees, in a command of its own, what was freed outside commands. After a failed commit it frees nothing, as a
-    /// crash would: memory around those blocks holds what the failed batch did.
+    /// Frees, in an atomic group of its own, what was freed outside commands. After a failed commit it frees nothing,
+    /// as a crash would: memory around those blocks holds what the failed batch did.
     fn commit_deferred(&self) -> Result<()> {
         if self.has_failed() || !self.registration.has_deferred() {
             return Ok(());
         }
         let mut writes =
             WriteSet::new(BLOCK_BYTES_DEFAULT).map_err(|e| Error::Tracker { what: e.to_string() })?;
-        // SAFETY: the set lives until `leave`; no command runs any more.
-        unsafe { self.enter(&raw mut writes) }?;
-        self.leave();
+        self.lower_fence();
+        // Not by `enter`: a command of another state may be under way.
+        self.registration.free_waiting(self.heap(), &mut writes);
         self.commit(&mut writes).map(drop)
     }
 

@@ -660,6 +660,25 @@ fn memory_is_still_there_after_closing_and_frees_of_it_do_nothing() {
     assert!(state.check().is_empty());
 }
 
+#[test]
+fn closing_leaves_the_command_of_another_state_alone() {
+    let _one = ONE.lock();
+    let (_folder, path, _, state) = started();
+    let (_others, _, mut writes, other) = started();
+    // SAFETY: in use; nothing follows the pointer to it any more.
+    unsafe { mangrove_arena_free(root(&state) as *mut u8) };
+    command(&other, &mut writes, |_| {
+        std::thread::scope(|scope| {
+            scope.spawn(move || Box::new(state).close().unwrap());
+        });
+        assert!(is_inside() && is_persistent(alloc(100)));
+    });
+    assert!(other.check().is_empty());
+    let (state, _) = open(&path);
+    assert_eq!(state.stat().arena.blocks, 1, "what was freed before closing is free");
+    assert!(state.check().is_empty());
+}
+
 /// A command's body, which gets a function that reports a write.
 type Work<'a> = &'a mut dyn FnMut(&mut dyn FnMut(usize, usize));
 
