@@ -317,8 +317,15 @@ impl BatchExecutor {
         command: Command,
         arg: *mut c_void,
     ) -> mangrove_tracker::Result<()> {
-        // SAFETY: passed on.
-        unsafe { self.tracker.call(writes, command, arg) }?;
+        loop {
+            // SAFETY: passed on.
+            match unsafe { self.tracker.call(writes, command, arg) } {
+                // Nothing has run: a thread that opens another state is setting up its tracker.
+                Err(mangrove_tracker::Error::Busy) => std::thread::yield_now(),
+                Err(error) => return Err(error),
+                Ok(()) => break,
+            }
+        }
         if writes.keeps_calls_apart() {
             writes.seal();
         }

@@ -5,10 +5,10 @@
     reason = "what the tests point to lives on their stacks, and waits"
 )]
 
-use crate::runtime::fake::fake_runtime;
+use crate::runtime::fake::{FakeBacking, fake_runtime};
 use crate::runtime::open_batch::forked;
 use crate::{Error, Runtime};
-use mangrove_tracker::{in_tracked_call, will_write};
+use mangrove_tracker::{Explicit, SyscallHook, Tracker, WriteSet, in_tracked_call, will_write};
 use parking_lot::Mutex;
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -192,6 +192,44 @@ fn after_half_a_command_no_other_of_its_batch_runs() {
     assert!(matches!(error, Error::Broken { .. }), "{error}");
     assert_eq!(unsafe { *counter }, 2, "the third command sees nothing of the second");
     assert_eq!((fake.groups(), fake.survivor(counter)), (0, 0));
+}
+
+/// A tracker of a process in which another thread opens a state and sets up its tracker: for so many calls.
+struct BusyAtFirst(AtomicU64);
+
+impl Tracker for BusyAtFirst {
+    fn name(&self) -> &'static str {
+        Explicit.name()
+    }
+
+    unsafe fn call(
+        &self,
+        writes: &mut WriteSet,
+        f: unsafe extern "C" fn(*mut c_void),
+        arg: *mut c_void,
+    ) -> mangrove_tracker::Result<()> {
+        if self.0.load(Ordering::Relaxed) > 0 {
+            self.0.fetch_sub(1, Ordering::Relaxed);
+            return Err(mangrove_tracker::Error::Busy);
+        }
+        // SAFETY: passed on.
+        unsafe { Explicit.call(writes, f, arg) }
+    }
+
+    fn add_leaf(&self, _address: usize) {}
+
+    fn set_syscall_hook(&self, _hook: &'static dyn SyscallHook) {}
+}
+
+#[test]
+fn a_command_waits_for_the_tracker() {
+    let fake = FakeBacking::default();
+    let tracker = Box::new(BusyAtFirst(AtomicU64::new(3)));
+    let runtime = Runtime::over(tracker, Box::new(fake.clone()), WriteSet::new(32).unwrap(), true);
+    let (runtime, counter) = (Arc::new(runtime), cell());
+    let mut one = Add { to: counter, amount: 1, before: 9 };
+    unsafe { runtime.client().unwrap().write_durable(add, &[(&raw mut one).cast()]) }.unwrap();
+    assert_eq!((one.before, fake.survivor(counter)), (0, 1));
 }
 
 #[test]
