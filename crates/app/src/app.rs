@@ -2,7 +2,7 @@
 
 use crate::callbacks::mangrove_app_callbacks;
 use crate::options::mangrove_app_options;
-use crate::process::{constructor, interpose};
+use crate::process::{constructor, heap, interpose};
 use crate::status::mangrove_app_status::*;
 use crate::status::{Answer, Failure, guard, mangrove_app_status};
 use mangrove_cabi::{give, handle, out, path, put_out};
@@ -68,8 +68,8 @@ pub unsafe extern "C" fn mangrove_app_open(
         constructor::keep();
         interpose::check().map_err(Failure::invalid)?;
         let leaves = interpose::leaves().map(|(address, _)| address);
-        let all =
-            options.all.clone().addresses(settle_addresses()).leaves(&leaves).refused(&interpose::refused());
+        let all = options.all.clone().addresses(settle_addresses());
+        let all = all.leaves(&leaves).leaves(&heap::leaves()).refused(&interpose::refused());
         let app = give(mangrove_app {
             runtime: OnceLock::new(),
             roots: AtomicPtr::default(),

@@ -152,6 +152,13 @@ fn a_program_keeps_an_allocator_of_its_own() {
     }
 }
 
+#[test]
+fn what_the_library_takes_for_itself_in_a_command_is_the_processs() {
+    let scratch = tempfile::tempdir().expect("a scratch directory");
+    let program = compile("c/library_memory.c", scratch.path(), "library_memory", &[]);
+    run(Command::new(&program).arg(scratch.path().join("s")));
+}
+
 /// A library with a malloc of its own, and an operator new that does not call malloc; a program that uses either.
 #[test]
 fn an_operator_new_that_does_not_call_malloc_is_refused() {

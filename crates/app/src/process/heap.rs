@@ -231,57 +231,90 @@ pub(crate) unsafe fn usable(block: *mut c_void) -> usize {
     }
 }
 
-/// The process's heap for this library's own Rust code, whichever thread runs a command.
+/// The process's heap for this library's own Rust code, whichever thread runs a command. A command may reach that code
+/// by a call of this library. A tracker must not translate the heap then, or what the heap asks of the system would be
+/// a request of the command: memory of the state, or refused. So the four functions below are leaves.
 pub(crate) struct ProcessHeap;
 
 const ALIGN_MIN: usize = 16;
+
+/// The functions of this heap that a tracker runs natively. What they write belongs to the process.
+pub(crate) fn leaves() -> [usize; 4] {
+    [
+        own_alloc as *const () as usize,
+        own_alloc_zeroed as *const () as usize,
+        own_free as *const () as usize,
+        own_realloc as *const () as usize,
+    ]
+}
+
+#[inline(never)]
+extern "C" fn own_alloc(bytes: usize, align: usize) -> *mut u8 {
+    if align <= ALIGN_MIN { malloc(bytes).cast() } else { memalign(align, bytes).cast() }
+}
+
+#[inline(never)]
+extern "C" fn own_alloc_zeroed(bytes: usize, align: usize) -> *mut u8 {
+    if align <= ALIGN_MIN {
+        return calloc(1, bytes).cast();
+    }
+    let block = own_alloc(bytes, align);
+    if !block.is_null() {
+        // SAFETY: a fresh block of this size.
+        unsafe { std::ptr::write_bytes(block, 0, bytes) };
+    }
+    block
+}
+
+/// # Safety
+/// As free(3), for a block of this heap.
+#[inline(never)]
+unsafe extern "C" fn own_free(block: *mut u8) {
+    // SAFETY: the caller's contract.
+    unsafe { free(block.cast()) }
+}
+
+/// # Safety
+/// As realloc(3), for a block of `used` bytes of this heap, of this alignment.
+#[inline(never)]
+unsafe extern "C" fn own_realloc(block: *mut u8, used: usize, align: usize, bytes: usize) -> *mut u8 {
+    if align <= ALIGN_MIN {
+        // SAFETY: the caller's contract.
+        return unsafe { realloc(block.cast(), bytes).cast() };
+    }
+    let new = memalign(align, bytes).cast::<u8>();
+    if !new.is_null() {
+        // SAFETY: both blocks are at least this long; the old one is the caller's.
+        unsafe {
+            std::ptr::copy_nonoverlapping(block, new, used.min(bytes));
+            free(block.cast());
+        }
+    }
+    new
+}
 
 // SAFETY: the C library's allocator keeps the contract; larger alignments go through its aligned calls,
 // whose blocks `free` takes as well.
 unsafe impl GlobalAlloc for ProcessHeap {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        if layout.align() <= ALIGN_MIN {
-            malloc(layout.size()).cast()
-        } else {
-            memalign(layout.align(), layout.size()).cast()
-        }
+        own_alloc(layout.size(), layout.align())
     }
 
     #[inline]
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        if layout.align() <= ALIGN_MIN {
-            return calloc(1, layout.size()).cast();
-        }
-        // SAFETY: the caller's contract.
-        let block = unsafe { self.alloc(layout) };
-        if !block.is_null() {
-            // SAFETY: a fresh block of this size.
-            unsafe { std::ptr::write_bytes(block, 0, layout.size()) };
-        }
-        block
+        own_alloc_zeroed(layout.size(), layout.align())
     }
 
     #[inline]
     unsafe fn dealloc(&self, block: *mut u8, _: Layout) {
         // SAFETY: the caller's contract.
-        unsafe { free(block.cast()) }
+        unsafe { own_free(block) }
     }
 
     #[inline]
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, bytes: usize) -> *mut u8 {
-        if layout.align() <= ALIGN_MIN {
-            // SAFETY: the caller's contract.
-            return unsafe { realloc(block.cast(), bytes).cast() };
-        }
-        let new = memalign(layout.align(), bytes).cast::<u8>();
-        if !new.is_null() {
-            // SAFETY: both blocks are at least this long; the old one is the caller's.
-            unsafe {
-                std::ptr::copy_nonoverlapping(block, new, layout.size().min(bytes));
-                free(block.cast());
-            }
-        }
-        new
+        // SAFETY: the caller's contract.
+        unsafe { own_realloc(block, layout.size(), layout.align(), bytes) }
     }
 }
