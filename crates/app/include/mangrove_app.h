@@ -221,8 +221,9 @@ typedef struct {
 // NULL. Local mode needs process; RPC mode also deserialize and get_response.
 //
 // Callbacks of one client run one after another on one thread, except process of a write, which runs
-// on the thread that executes the batch. Different clients' callbacks run at the same time, except
-// process of writes, which runs alone.
+// on the thread that executes the batch. Callbacks of different clients run at the same time. But beside
+// process of a write no other process runs, and no get_response of a read. All other callbacks do, also
+// is_read_only: they must not look at the state, which a write may be changing.
 typedef struct {
     // sizeof(mangrove_app_callbacks).
     size_t bytes;
