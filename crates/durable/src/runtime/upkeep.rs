@@ -19,12 +19,8 @@ impl Runtime {
         self.refuse_child()?;
         let backing = self.executor.backing();
         let done = if backing.is_loading() {
-            self.may_wait_for_batches()?;
-            if self.combiner.reads_here() {
-                return Err(Error::Nested);
-            }
             // A load is written from memory, which holds what a command has done so far, and what a failed batch did.
-            self.combiner.exclusive(|| self.executor.refusal().map_or_else(|| backing.checkpoint(), Err))
+            self.alone(|| self.executor.refusal().map_or_else(|| backing.checkpoint(), Err))?
         } else {
             backing.checkpoint()
         };
@@ -39,12 +35,7 @@ impl Runtime {
     /// The medium failed, now or before; `Nested` inside a command; `Batch` while this thread has a batch open.
     pub fn page_out_loaded(&self) -> Result<()> {
         outside_commands()?;
-        self.may_wait_for_batches()?;
-        if self.combiner.reads_here() {
-            return Err(Error::Nested);
-        }
-        let mut given = Ok(());
-        self.combiner.exclusive(|| {
+        let given = self.alone(|| {
             // Blocks that were freed outside commands have their list in themselves, and no flush knows of that. These
             // go; those that other threads free meanwhile get their list again.
             let freed = match self.executor.refusal() {
@@ -54,8 +45,8 @@ impl Runtime {
                 None if self.executor.has_deferred() => unsafe { self.executor.commit_batch(0) }.map(drop),
                 None => Ok(()),
             };
-            given = freed.and_then(|()| self.executor.backing().page_out_loaded());
-        });
+            freed.and_then(|()| self.executor.backing().page_out_loaded())
+        })?;
         given.map_err(|error| self.executor.fail(error))
     }
 
@@ -68,26 +59,25 @@ impl Runtime {
     /// The medium failed, now or before; `Nested` inside a command; `Batch` while this thread has a batch open.
     pub fn compact(&self) -> Result<u64> {
         outside_commands()?;
-        let mut given = Ok(0);
-        let mut release = || {
-            given = match self.executor.refusal() {
-                // Memory may have freed what is durably in use.
-                Some(error) => Err(error),
-                None => self.executor.backing().release_free_pages(),
-            }
-        };
+        // After a failure memory may have freed what is durably in use.
+        let release =
+            || self.executor.refusal().map_or_else(|| self.executor.backing().release_free_pages(), Err);
         // Durable-order: what freed the pages is committed before they are released (`image/free_space.rs`).
-        if is_left_out() {
-            release();
-        } else {
-            self.may_wait_for_batches()?;
-            if self.combiner.reads_here() {
-                return Err(Error::Nested);
-            }
-            self.combiner.exclusive(release);
-        }
+        let given = if is_left_out() { release() } else { self.alone(release)? };
         let bytes = given.map_err(|error| self.executor.fail(error))?;
         self.checkpoint()?;
         Ok(bytes)
+    }
+
+    /// Calls `call` while no command and no read runs.
+    ///
+    /// # Errors
+    /// `Nested` inside a command or a read; `Batch` while this thread has a batch open, and in a forked child.
+    fn alone<R>(&self, call: impl FnOnce() -> R) -> Result<R> {
+        self.may_wait_for_batches()?;
+        if self.combiner.reads_here() {
+            return Err(Error::Nested);
+        }
+        Ok(self.combiner.exclusive(call))
     }
 }
