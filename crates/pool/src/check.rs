@@ -76,18 +76,8 @@ impl Pool {
 
 /// Corruption is a finding, and so is what the medium cannot read; any other error ends the check.
 fn push(report: &mut CheckReport, e: Error) -> Result<()> {
-    match e {
-        Error::Corrupt { path, offset, what } => {
-            report.damage.push(Damage { path, offset, what });
-            Ok(())
-        }
-        Error::Io { path, doing: "read", code: Some(libc::EIO), .. } => {
-            let what = "the medium cannot read the file".into();
-            report.damage.push(Damage { path, offset: 0, what });
-            Ok(())
-        }
-        other => Err(other),
-    }
+    report.damage.push(Damage::of(e)?);
+    Ok(())
 }
 
 fn check_file(
@@ -135,10 +125,7 @@ fn check_image(
     sb: &Superblock,
     report: &mut CheckReport,
 ) -> Result<()> {
-    let open = |name| {
-        let file = PoolFile::open_part(storage, directory.join(name), true);
-        file.map(PoolFile::noting_unread)
-    };
+    let open = |name| PoolFile::open_part(storage, directory.join(name), true).map(PoolFile::noting_unread);
     let files = match (open("image"), open("sums")) {
         (Ok(image), Ok(sums)) => DataFiles { image, sums },
         (image, sums) => {

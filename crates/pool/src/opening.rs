@@ -179,7 +179,7 @@ fn begin_held(directory: &Path, options: &PoolOptions, undo: &mut Undo) -> Resul
     }
     let mut files = PoolFiles::open(storage, directory, &sb, options.config.read_only)?;
     if options.salvage {
-        files.note_unread();
+        files = files.noting_unread();
     }
     Ok(Begun::Files(Box::new(OpenFiles { options, file, sb, made, files, recent: None })))
 }

@@ -360,12 +360,11 @@ impl PoolFiles {
         Ok(Self { data, log })
     }
 
-    /// For a salvage: from now on a page that the medium cannot read counts as zeros, and is noted.
-    pub(crate) fn note_unread(&mut self) {
+    /// The files, each as by [`PoolFile::noting_unread`].
+    pub(crate) fn noting_unread(self) -> Self {
         let Self { data: DataFiles { image, sums }, log } = self;
-        for file in [image, sums].into_iter().chain(log) {
-            file.unread = Some(Mutex::default());
-        }
+        let data = DataFiles { image: image.noting_unread(), sums: sums.noting_unread() };
+        Self { data, log: log.map(PoolFile::noting_unread) }
     }
 }
 

@@ -1,8 +1,8 @@
 //! What can be asked about a pool: its superblock, its counters, and the reports of opening and of a check.
 
-use crate::Lsn;
 use crate::config::Durability;
 use crate::mapped::domain::PersistenceDomain;
+use crate::{Error, Lsn, Result};
 use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -186,6 +186,22 @@ pub struct Damage {
     pub offset: u64,
     /// What is wrong.
     pub what: String,
+}
+
+impl Damage {
+    /// What an error says is damaged: bytes that are wrong, or that the medium cannot read.
+    ///
+    /// # Errors
+    /// Any other error, as it was.
+    pub(crate) fn of(error: Error) -> Result<Self> {
+        match error {
+            Error::Corrupt { path, offset, what } => Ok(Self { path, offset, what }),
+            Error::Io { path, doing: "read", code: Some(libc::EIO), .. } => {
+                Ok(Self { path, offset: 0, what: "the medium cannot read the file".into() })
+            }
+            other => Err(other),
+        }
+    }
 }
 
 impl fmt::Display for Damage {

@@ -1,7 +1,8 @@
 //! The damage that an opening for a salvage notes and passes over, where any other opening ends with the error.
 
+use crate::Result;
+use crate::stat::Damage;
 use crate::sync::Mutex;
-use crate::{Error, Result};
 
 /// Damage beyond this count is not noted.
 const NOTES_MAX: usize = 1000;
@@ -21,26 +22,27 @@ impl DamageNotes {
     /// The result of a step, or `otherwise` where the step found damage, or what the medium cannot read, and this is a
     /// salvage. Other errors stay.
     pub(crate) fn pass<T>(&self, result: Result<T>, otherwise: impl FnOnce() -> T) -> Result<T> {
-        let note = match result {
-            Err(Error::Corrupt { path, offset, what }) if self.salvage => {
-                format!("{}, byte {offset}: {what}", path.display())
+        match result {
+            Err(error) if self.salvage => {
+                let damage = Damage::of(error)?;
+                let mut notes = self.notes.lock();
+                if notes.len() < NOTES_MAX {
+                    notes.push(note(damage));
+                }
+                Ok(otherwise())
             }
-            Err(Error::Io { path, doing: "read", code: Some(libc::EIO), .. }) if self.salvage => {
-                format!("{}: the medium cannot read it", path.display())
-            }
-            other => return other,
-        };
-        let mut notes = self.notes.lock();
-        if notes.len() < NOTES_MAX {
-            notes.push(note);
+            other => other,
         }
-        Ok(otherwise())
     }
 
     /// What was noted, and then what is in `more`, as far as there is room.
-    pub(crate) fn into_notes(self, more: impl Iterator<Item = String>) -> Vec<String> {
+    pub(crate) fn into_notes(self, more: impl Iterator<Item = Damage>) -> Vec<String> {
         let mut notes = std::mem::take(&mut *self.notes.lock());
-        notes.extend(more.take(NOTES_MAX - notes.len()));
+        notes.extend(more.take(NOTES_MAX - notes.len()).map(note));
         notes
     }
+}
+
+fn note(Damage { path, offset, what }: Damage) -> String {
+    format!("{}, byte {offset}: {what}", path.display())
 }

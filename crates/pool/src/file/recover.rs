@@ -27,7 +27,7 @@ use crate::look::gate::CheckpointGate;
 use crate::look::hole::refuse_hole_beside;
 use crate::options::{PoolOptions, Start};
 use crate::pool_files::{DataFiles, PoolFile, SuperblockFile};
-use crate::stat::{Damage, OpenReport};
+use crate::stat::OpenReport;
 use crate::storage::traits::{Storage, here};
 use crate::sync::Mutex;
 use crate::{Error, Result};
@@ -333,8 +333,7 @@ impl Recovered {
     /// What a pool opened read-only consists of: its memory, how much of it may be used, and the damage in it.
     pub(crate) fn into_reader(self) -> (Reservation, u64, Vec<String>) {
         let unread = [&self.files.image, &self.files.sums, &self.log_file].map(PoolFile::unread);
-        let note = |Damage { path, offset, what }| format!("{}, byte {offset}: {what}", path.display());
-        (self.memory, self.grown, self.notes.into_notes(unread.into_iter().flatten().map(note)))
+        (self.memory, self.grown, self.notes.into_notes(unread.into_iter().flatten()))
     }
 
     /// Does the same for a pool opened read-only: refuses a log with a hole.
