@@ -13,7 +13,7 @@
 
 use crate::storage::traits::{PathKind, Storage};
 use crate::{Error, Pool, Result};
-use mangrove_sys::file::{open_itself, try_lock, unlock};
+use mangrove_sys::file::{open_itself, sync_dir, try_lock, unlock};
 use mangrove_sys::open_above_standard;
 use std::fs::{self, File};
 use std::io;
@@ -67,7 +67,7 @@ pub fn appear<T, E: From<Error>>(
         // Durable-order: the pool was closed, hence durable, before it gets its name.
         fs::rename(&part, place).map_err(|e| failed(path, "rename the finished pool to", &e))?;
         let parent = place.parent().unwrap_or(place);
-        sync_names(parent).map_err(|e| {
+        sync_dir(parent).map_err(|e| {
             // What failed must leave nothing there.
             let _ = fs::rename(place, &part);
             failed(parent, "make durable", &e)
@@ -85,10 +85,6 @@ pub fn appear<T, E: From<Error>>(
 pub(crate) fn may_lose_name(storage: &dyn Storage, path: &Path) -> bool {
     let kind = temporary_name(path, "lock").map(|lock| storage.kind(&lock));
     matches!(kind, Ok(Ok(PathKind::File | PathKind::Folder)))
-}
-
-fn sync_names(directory: &Path) -> io::Result<()> {
-    File::open(directory)?.sync_all()
 }
 
 /// Removes what an earlier copy left under its temporary name. The caller has the right to that name.
@@ -116,7 +112,7 @@ fn remove_leftovers(place: &Path) {
         {
             let _ = remove_part(&part);
             // Durable-order: the pool's name before the lock file goes.
-            let _ = of.parent().filter(|_| of.exists()).map(sync_names);
+            let _ = of.parent().filter(|_| of.exists()).map(sync_dir);
         }
     }
 }

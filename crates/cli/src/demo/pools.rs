@@ -6,7 +6,7 @@
 use crate::terminal::exit::Usage;
 use anyhow::Context;
 use mangrove::Error;
-use mangrove_sys::file::try_lock;
+use mangrove_sys::file::{sync_dir, try_lock};
 use mangrove_sys::{lock_holder, process_name};
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -59,9 +59,9 @@ fn make(pool: &Path) -> io::Result<()> {
     // Durable-order: the mark before any file of the pool. Otherwise a power cut could leave a pool without it, which
     // no demo would remove.
     mark.sync_all()?;
-    File::open(pool)?.sync_all()?;
+    sync_dir(pool)?;
     let parent = pool.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    File::open(parent)?.sync_all()
+    sync_dir(parent)
 }
 
 impl Old {

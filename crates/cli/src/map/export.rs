@@ -7,9 +7,9 @@ use crate::terminal::text::Spelling;
 use crate::terminal::{interrupt, output, progress, stderr};
 use anyhow::Context;
 use mangrove::{Error, Map};
-use mangrove_sys::file::{open_itself, try_lock};
+use mangrove_sys::file::{open_itself, sync_dir, try_lock};
 use rustix::io::Errno;
-use std::fs::{self, File, OpenOptions, Permissions};
+use std::fs::{self, OpenOptions, Permissions};
 use std::io::{BufWriter, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
@@ -101,7 +101,7 @@ fn renew(args: &Args, spelling: Spelling, file: &Path) -> anyhow::Result<Exit> {
     // Durable-order: the bytes before the name, the name before the answer.
     new.as_file().sync_all().with_context(sentence)?;
     new.persist(&target).map_err(|e| e.error).with_context(sentence)?;
-    File::open(folder).and_then(|folder| folder.sync_all()).with_context(sentence)?;
+    sync_dir(folder).with_context(sentence)?;
     stderr::line(format_args!("{records} records written to {}", file.display()));
     Ok(Exit::Ok)
 }

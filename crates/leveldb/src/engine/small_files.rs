@@ -1,6 +1,7 @@
 //! Small files of a database's directory: put there whole and durably, and removed.
 
 use crate::status::{Failure, Result};
+use mangrove_sys::file::sync_dir;
 use std::fs::File;
 use std::io;
 use std::io::{ErrorKind, Write};
@@ -16,7 +17,7 @@ pub(super) fn place(directory: &Path, new: &str, name: &str, bytes: &[u8]) -> Re
         })
         // Durable-order: the new file before its name; otherwise a crash leaves a name without its bytes.
         .and_then(|()| std::fs::rename(&new, &path))
-        .and_then(|()| File::open(directory)?.sync_all());
+        .and_then(|()| sync_dir(directory));
     written.map_err(|e| Failure::io("write", &path, &e))
 }
 
