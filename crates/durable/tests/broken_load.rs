@@ -2,13 +2,13 @@
 //! memory, which moves when the state is given up. And what ends a load writes that memory as it is.
 
 use mangrove_durable::{Create, Error, Medium, Options, Runtime, TrackerChoice, lab, will_write};
+use mangrove_testkit::command::wait_until;
 use mangrove_testkit::process::{is_asleep, own_thread};
 use std::ffi::c_void;
 use std::path::Path;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant};
 
 const BLOCK_BYTES: usize = 4 << 20;
 const BLOCKS: usize = 16;
@@ -111,16 +111,9 @@ fn a_checkpoint_ends_a_load_between_commands() {
     let runtime = load(&path);
     let mut client = runtime.client().expect("a client");
     let (is_inside, has_ended, thread) = (AtomicBool::new(false), AtomicBool::new(false), OnceLock::new());
-    let begun = Instant::now();
-    let pause = || {
-        assert!(begun.elapsed() < Duration::from_secs(300), "nothing happens");
-        std::thread::yield_now();
-    };
     let (written, ended) = std::thread::scope(|scope| {
         let ending = scope.spawn(|| {
-            while !is_inside.load(Ordering::SeqCst) {
-                pause();
-            }
+            wait_until("the command runs", || is_inside.load(Ordering::SeqCst));
             thread.set(own_thread()).expect("set once");
             let ended = runtime.checkpoint();
             has_ended.store(true, Ordering::SeqCst);
@@ -129,10 +122,10 @@ fn a_checkpoint_ends_a_load_between_commands() {
         let between = || {
             is_inside.store(true, Ordering::SeqCst);
             let mut looks = 0;
-            while looks < LOOKS && !has_ended.load(Ordering::SeqCst) {
+            wait_until("the checkpoint waits", || {
                 looks = if thread.get().is_some_and(|thread| is_asleep(thread)) { looks + 1 } else { 0 };
-                pause();
-            }
+                looks == LOOKS || has_ended.load(Ordering::SeqCst)
+            });
         };
         let mut stores = TwoStores { roots: runtime.roots(), between: &between };
         // SAFETY: the command takes two stores.

@@ -6,6 +6,7 @@ mod hooked;
 use hooked::{Access, hooked};
 use mangrove::{Error, Map};
 use mangrove_pool::{Fault, FaultKind, Faulty, FaultyOperation};
+use mangrove_testkit::command::wait_until;
 use std::collections::BTreeMap;
 use std::fs;
 use std::ops::ControlFlow;
@@ -13,7 +14,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 type Records = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -270,13 +271,7 @@ fn a_backup_after_a_put_that_failed_has_what_was_acknowledged() {
 fn after_a_failure_a_backup_waits_for_the_checkpoint_that_is_at_work() {
     let dir = folder();
     let (at_work, go_on) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
-    let until = |flag: &AtomicBool| {
-        let begun = Instant::now();
-        while !flag.load(Ordering::SeqCst) {
-            assert!(begun.elapsed() < Duration::from_secs(300), "waited in vain");
-            std::thread::sleep(Duration::from_millis(1));
-        }
-    };
+    let until = |flag: &AtomicBool| wait_until("the other thread", || flag.load(Ordering::SeqCst));
     let (begins, waits) = (Arc::clone(&at_work), Arc::clone(&go_on));
     let storage = Faulty::new(hooked(move |access, name, _| {
         if access == Access::Write && name == "image" {

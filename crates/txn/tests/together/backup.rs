@@ -6,6 +6,7 @@ mod hooked;
 use crate::ways::on_each_way;
 use hooked::{Access, hooked};
 use mangrove_pool::{Fault, FaultKind, Faulty, FaultyOperation, OsStorage};
+use mangrove_testkit::command::wait_until;
 use mangrove_txn::{
     Create, Heap, HeapError, HeapOptions, Latency, Medium, Pod, Ptr, Stop, Tx, Zeroable, field,
 };
@@ -16,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// With each executor and protocol.
 fn on_each(test: impl Fn(HeapOptions, &Path)) {
@@ -244,13 +245,7 @@ fn after_a_failure_a_backup_waits_for_the_checkpoint_that_is_at_work() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("heap");
     let (at_work, go_on) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
-    let until = |flag: &AtomicBool| {
-        let begun = Instant::now();
-        while !flag.load(Ordering::SeqCst) {
-            assert!(begun.elapsed() < Duration::from_secs(300), "waited in vain");
-            std::thread::sleep(Duration::from_millis(1));
-        }
-    };
+    let until = |flag: &AtomicBool| wait_until("the other thread", || flag.load(Ordering::SeqCst));
     let (begins, waits) = (Arc::clone(&at_work), Arc::clone(&go_on));
     let storage = Faulty::new(hooked(move |access, name, _| {
         if access == Access::Write && name == "image" {

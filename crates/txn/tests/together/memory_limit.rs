@@ -1,6 +1,7 @@
 //! Heaps that are larger than the memory they may take.
 
 use crate::ways::on_each_way;
+use mangrove_testkit::command::wait_until;
 use mangrove_txn::{Heap, HeapError, HeapOptions, Latency, MEMORY_BYTES_MIN, Medium, Ptr};
 use std::path::Path;
 
@@ -19,14 +20,6 @@ fn word_of(n: u64, count: u64) -> u64 {
 fn own_bytes(heap: &Heap) -> usize {
     let map = mangrove_sys::PageMap::open().unwrap();
     map.own_bytes(heap.base(), heap.shadow().len() as usize).unwrap()
-}
-
-fn wait_until(mut condition: impl FnMut() -> bool) {
-    let begun = std::time::Instant::now();
-    while !condition() {
-        assert!(begun.elapsed().as_secs() < 300, "not within five minutes");
-        std::thread::sleep(std::time::Duration::from_millis(1));
-    }
 }
 
 /// Writes words all over a heap of four times the limit, from two threads, and reads them meanwhile.
@@ -73,7 +66,7 @@ fn lives_in_its_limit(options: HeapOptions, path: &Path) {
     const PAGES: u64 = (16 * MIB / 4096) as u64;
     let heap = options.open(path).unwrap();
     let array = fill(&heap, PAGES);
-    wait_until(|| own_bytes(&heap) <= LIMIT as usize);
+    wait_until("the memory falls below the limit", || own_bytes(&heap) <= LIMIT as usize);
     verify(&heap, array, PAGES);
     assert!(own_bytes(&heap) <= LIMIT as usize, "reading takes no memory of the heap's own");
     let stat = heap.stat().unwrap();
