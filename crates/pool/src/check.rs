@@ -39,7 +39,9 @@ impl Pool {
         let sb = superblock::decode(&path, &bytes)?;
         let mut report = CheckReport { clean: sb.clean, ..CheckReport::default() };
         for (offset, what) in superblock::copy_faults(&bytes) {
-            if sb.clean {
+            if let Err(e) = locked.file().read_at(offset, &mut [0; superblock::COPY_BYTES]) {
+                report.damage.push(Damage { offset, ..Damage::of(e)? });
+            } else if sb.clean {
                 report.damage.push(Damage { path: path.clone(), offset, what });
             } else {
                 report.notes.push(format!("{what}; a crash may have torn it, the other copy is whole"));

@@ -460,12 +460,33 @@ impl DataFiles {
     }
 }
 
-/// The whole file `pool`, and one byte more than it can have.
+/// The whole file `pool`, and one byte more than it can have. Where the medium cannot read one copy of the superblock,
+/// and the other one is whole, the former is zeros.
 pub(crate) fn read_superblock_file(file: &PoolFile) -> Result<Vec<u8>> {
     let mut bytes = vec![0u8; superblock::FILE_BYTES + 1];
-    let n = file.read_at(0, &mut bytes)?;
-    bytes.truncate(n);
-    Ok(bytes)
+    let error = match file.raw().read_at(0, &mut bytes) {
+        Ok(n) => {
+            bytes.truncate(n);
+            return Ok(bytes);
+        }
+        Err(e) => e,
+    };
+    if !is_unreadable(&error) || file.size()? != superblock::FILE_BYTES as u64 {
+        return Err(file.error("read", &error));
+    }
+    bytes.truncate(superblock::FILE_BYTES);
+    for (place, copy) in (0..).zip(bytes.chunks_exact_mut(COPY_BYTES)) {
+        match file.raw().read_at(place * COPY_BYTES as u64, copy) {
+            Ok(_) => {}
+            Err(e) if is_unreadable(&e) => copy.fill(0),
+            Err(e) => return Err(file.error("read", &e)),
+        }
+    }
+    // Zeros that were not read must not pass for a pool whose creation was interrupted.
+    match superblock::decode(file.path(), &bytes) {
+        Ok(_) => Ok(bytes),
+        Err(_) => Err(file.error("read", &error)),
+    }
 }
 
 /// A probe holds the locks for an instant, so an opener retries this many times, `LOCK_PAUSE` apart, before it reports

@@ -6,7 +6,7 @@ use crate::storage::traits::{LockKind, OpenHow, PathKind, Storage, StorageFile};
 use parking_lot::Mutex;
 use std::io;
 use std::os::fd::BorrowedFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Kinds of operations that a fault can strike.
@@ -60,7 +60,8 @@ pub struct Fault {
 struct State {
     fault: Option<Fault>,
     seen: u64,
-    struck: bool,
+    /// The file that the fault has struck.
+    struck: Option<PathBuf>,
     halted: bool,
 }
 
@@ -107,7 +108,13 @@ impl Faulty {
     /// True when the fault has struck.
     #[must_use]
     pub fn struck(&self) -> bool {
-        self.state.lock().struck
+        self.state.lock().struck.is_some()
+    }
+
+    /// True when the fault has struck a file of this name.
+    #[must_use]
+    pub fn struck_file(&self, name: &str) -> bool {
+        self.state.lock().struck.as_deref().is_some_and(|path| path.ends_with(name))
     }
 
     fn judge(&self, path: &Path, operation: FaultyOperation) -> Verdict {
@@ -128,7 +135,7 @@ impl Faulty {
         if !strikes {
             return Verdict::Pass;
         }
-        state.struck = true;
+        state.struck = Some(path.to_owned());
         match fault.kind {
             FaultKind::Errno(code) | FaultKind::ErrnoForEver(code) => Verdict::Fail(errno(code)),
             FaultKind::Short => Verdict::HalfThenFail(errno(libc::ENOSPC)),
@@ -198,7 +205,7 @@ impl Storage for Faulty {
 
 struct FaultyFile {
     inner: Box<dyn StorageFile>,
-    path: std::path::PathBuf,
+    path: PathBuf,
     faulty: Faulty,
 }
 

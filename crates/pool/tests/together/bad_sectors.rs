@@ -76,6 +76,41 @@ fn a_check_lists_what_the_medium_cannot_read() {
 }
 
 #[test]
+fn a_pool_opens_by_the_copy_of_its_superblock_that_can_be_read() {
+    for page in [0, 1] {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("p");
+        let [_, bytes] = pool_with_log(&path);
+        let damage = Pool::check_in(with_bad_page("pool", page), &path).unwrap().damage;
+        let (path_of_it, offset) = (path.join("pool"), page * PAGE as u64);
+        assert!(damage.iter().any(|at| at.path == path_of_it && at.offset == offset), "{damage:?}");
+        for read_only in [true, false] {
+            let options = options().read_only(read_only).storage(with_bad_page("pool", page));
+            let pool = options.open(&path).unwrap_or_else(|e| panic!("copy {page}: {e}"));
+            // SAFETY: inside the region, and no thread writes it.
+            let found = unsafe { std::slice::from_raw_parts(pool.region().base(), bytes.len()) };
+            assert!(found == bytes, "copy {page}");
+        }
+    }
+}
+
+/// A new pool has no data file yet: only its superblock tells it from one whose creation was interrupted.
+#[test]
+fn a_superblock_that_cannot_be_read_is_not_taken_for_a_blank_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("p");
+    options().open(&path).unwrap().close().unwrap();
+    let before = std::fs::read(path.join("pool")).unwrap();
+    let unread = failing(|access, name, _| match access == Access::Read && name == "pool" {
+        true => Err(io::Error::from_raw_os_error(libc::EIO)),
+        false => Ok(()),
+    });
+    let error = options().storage(unread).open(&path).map(drop).unwrap_err();
+    assert!(matches!(error, Error::Io { .. }), "{error}");
+    assert!(std::fs::read(path.join("pool")).unwrap() == before);
+}
+
+#[test]
 fn a_salvage_passes_over_what_the_medium_cannot_read() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("p");

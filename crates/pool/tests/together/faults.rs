@@ -121,7 +121,10 @@ fn every_operation(operations: &[FaultyOperation], kind: FaultKind) -> u64 {
             result.and_then(|()| pool.close())
         });
         let struck = storage.struck();
-        assert_eq!(result.is_err(), struck, "{what}: {result:?}");
+        // What cannot be read of the superblock is read once more, copy by copy.
+        let passes =
+            operations.contains(&FaultyOperation::Read) && storage.struck_file("pool") && result.is_ok();
+        assert_eq!(result.is_err(), struck && !passes, "{what}: {result:?}");
         storage.heal();
         let pool = options(&storage).open(&path).unwrap_or_else(|e| panic!("{what}: {e}"));
         verify(&pool, &told, &what);
