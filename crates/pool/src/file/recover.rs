@@ -144,7 +144,12 @@ pub(crate) fn recover(
     // A live process may write there, and what it writes is not durable.
     let recent = match options.beside_writer || options.nothing_left {
         true => Vec::new(),
-        false => LeftRecent::all_in(storage, directory)?,
+        false => notes.pass(LeftRecent::all_in(storage, directory), Vec::new)?,
+    };
+    // A salvage takes the log without what cannot be read of them.
+    let recent = match options.salvage {
+        true => recent.into_iter().map(LeftRecent::noting_unread).collect(),
+        false => recent,
     };
     let nonce = storage.random();
     if !sb.clean && !options.beside_writer {
@@ -332,8 +337,10 @@ impl Recovered {
 
     /// What a pool opened read-only consists of: its memory, how much of it may be used, and the damage in it.
     pub(crate) fn into_reader(self) -> (Reservation, u64, Vec<String>) {
-        let unread = [&self.files.image, &self.files.sums, &self.log_file].map(PoolFile::unread);
-        (self.memory, self.grown, self.notes.into_notes(unread.into_iter().flatten()))
+        let files = [&self.files.image, &self.files.sums, &self.log_file].map(PoolFile::unread);
+        let recent = self.recent.iter().map(LeftRecent::unread);
+        let unread: Vec<_> = files.into_iter().chain(recent).flatten().collect();
+        (self.memory, self.grown, self.notes.into_notes(unread.into_iter()))
     }
 
     /// Does the same for a pool opened read-only: refuses a log with a hole.

@@ -22,6 +22,7 @@ use crate::crc32c;
 use crate::format::log::{GROUP_HEADER_BYTES, GROUP_MAGIC, GroupHeader, group_crc, group_total};
 use crate::format::ring_layout::RingLayout;
 use crate::pool_files::{PoolFile, kind_of, names_in};
+use crate::stat::Damage;
 use crate::storage::traits::{FileMap, OpenHow, PathKind, Storage, here};
 use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering};
 use crate::{Error, Lsn, Result};
@@ -336,6 +337,16 @@ impl LeftRecent {
     /// The nonce of the process that wrote it.
     pub(crate) fn nonce(&self) -> u64 {
         self.nonce
+    }
+
+    /// As [`PoolFile::noting_unread`].
+    pub(crate) fn noting_unread(self) -> Self {
+        Self { file: self.file.noting_unread(), nonce: self.nonce }
+    }
+
+    /// As [`PoolFile::unread`].
+    pub(crate) fn unread(&self) -> Vec<Damage> {
+        self.file.unread()
     }
 
     /// Those in a pool's directory.

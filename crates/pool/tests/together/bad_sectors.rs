@@ -1,10 +1,13 @@
 //! A medium with sectors that it cannot read: an opening fails, a check lists them, and a salvage has the rest.
 
 use crate::hooked::{Access, failing};
-use mangrove_pool::{ByteRange, Create, Damage, Error, Medium, OsStorage, Pool, PoolOptions, Storage};
+use mangrove_pool::{
+    ByteRange, Create, Damage, Durability, Error, Medium, OsStorage, Pool, PoolOptions, Storage,
+};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 const PAGE: usize = 4096;
 const PAGES: usize = 8;
@@ -130,6 +133,41 @@ fn a_salvage_passes_over_what_the_medium_cannot_read() {
         let is_told = |what: &String| what.contains(&place) && what.contains("cannot read");
         assert!(damage.iter().any(is_told), "{file}: {damage:?}");
     }
+}
+
+/// The log does not need them.
+#[test]
+fn a_salvage_takes_the_log_without_recent_writes_that_cannot_be_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("p");
+    let options = options().durability(Durability::Interval(Duration::from_secs(60))).keeps_recent(true);
+    let pool = options.open(&path).unwrap();
+    let region = pool.region();
+    region.grow(PAGE as u64).unwrap();
+    let put = |value: u8| {
+        region.write(0, &[value; 8]);
+        region.flush(0, 8);
+        region.drain().unwrap();
+    };
+    put(1);
+    region.sync().unwrap();
+    put(2);
+    drop(pool);
+    let first = |pool: &Pool| {
+        // SAFETY: no region is empty, and no thread writes it.
+        unsafe { pool.region().base().read() }
+    };
+    let reader = options.read_only(true);
+    assert_eq!(first(&reader.open(&path).unwrap()), 2);
+    let unread = failing(|access, name, _| match access == Access::Read && name.starts_with("recent-") {
+        true => Err(io::Error::from_raw_os_error(libc::EIO)),
+        false => Ok(()),
+    });
+    let reader = reader.storage(unread);
+    assert!(matches!(reader.open(&path), Err(Error::Io { .. })));
+    let pool = reader.salvage(true).open(&path).unwrap();
+    assert_eq!(first(&pool), 1);
+    assert!(pool.damage().iter().any(|what| what.contains("recent-")), "{:?}", pool.damage());
 }
 
 #[test]
