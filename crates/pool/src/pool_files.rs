@@ -346,7 +346,7 @@ impl PoolFiles {
     /// Opens the files of the pool in `directory` whose superblock is `sb`.
     ///
     /// # Errors
-    /// `Corrupt` when one is missing or is no file; `Io`, `ReadOnly`.
+    /// `Corrupt` when one is missing or is no file, or the device is none; `Io`, `ReadOnly`.
     pub(crate) fn open(
         storage: &dyn Storage,
         directory: &Path,
@@ -354,6 +354,14 @@ impl PoolFiles {
         read_only: bool,
     ) -> Result<Self> {
         let part = |path| PoolFile::open_part(storage, path, read_only);
+        if let Some(path) = &sb.devdax
+            && storage.device(path).is_none()
+            && kind_of(storage, path)? == PathKind::File
+        {
+            // Before it is opened: that alone has effects on some devices.
+            let what = "the superblock names it as the pool's device, but it is no devdax device";
+            return Err(Error::Corrupt { path: path.clone(), offset: 0, what: what.into() });
+        }
         let image = part(sb.devdax.clone().unwrap_or_else(|| directory.join("image")))?;
         let data = DataFiles { image, sums: part(directory.join("sums"))? };
         let log = if sb.medium == MediumKind::File { Some(part(directory.join("log"))?) } else { None };

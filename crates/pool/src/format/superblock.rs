@@ -308,6 +308,9 @@ fn check_geometry(sb: &Superblock) -> std::result::Result<(), String> {
             sb.image_bytes, sb.capacity
         ));
     }
+    if sb.devdax.is_some() && sb.medium != MediumKind::Dax {
+        return Err(format!("a pool on the medium {} on a device cannot be", sb.medium));
+    }
     let end = sb.address.checked_add(sb.capacity);
     let placed = sb.address == 0 || (sb.medium == MediumKind::File && end.is_some_and(|e| e <= 1 << 56));
     if !placed || !sb.address.is_multiple_of(4096) {
@@ -525,6 +528,18 @@ mod tests {
             other.seq += 1;
             let bytes = [&sb.encode()[..], &other.encode()[..]].concat();
             assert_eq!(decode(Path::new("pool"), &bytes).unwrap(), other);
+        }
+    }
+
+    /// Otherwise a pool could name any file, and what its log holds would be written there.
+    #[test]
+    fn a_superblock_of_another_medium_than_dax_names_no_device() {
+        let log_bytes = crate::limits::LOG_BYTES_MIN;
+        for medium in [MediumKind::File, MediumKind::Emulated] {
+            let mut sb = Superblock { medium, log_bytes, seq: 2, ..sample() };
+            assert!(matches!(decode_copy(&sb.encode()[..], 0), Err(CopyFault::Damaged(_))), "{medium}");
+            sb.devdax = None;
+            assert_eq!(decode_copy(&sb.encode()[..], 0).unwrap(), sb);
         }
     }
 

@@ -151,6 +151,24 @@ fn a_device_is_one_pools_and_a_pools_device_is_one() {
     assert!(text.contains("the device has 4194304 bytes, the pool 8388608"), "{text}");
 }
 
+/// A superblock may name any file. (Here another process would have it locked.)
+#[test]
+fn a_file_that_is_no_device_is_not_opened() {
+    let place = Place::new();
+    let pool = place.make();
+    let other = place.folder.path().join("other");
+    std::fs::create_dir(&other).unwrap();
+    for name in ["pool", "sums"] {
+        std::fs::copy(place.path().join(name), other.join(name)).unwrap();
+    }
+    let options = PoolOptions::new().background(false);
+    for read_only in [false, true] {
+        let error = options.clone().read_only(read_only).open(&other).unwrap_err();
+        assert!(matches!(&error, Error::Corrupt { path, .. } if *path == place.device), "{error}");
+    }
+    pool.close().unwrap();
+}
+
 /// Such a pool has no data file, so its absence is no proof that nothing was stored.
 #[test]
 fn a_damaged_or_newer_superblock_is_not_taken_for_an_interrupted_creation() {
