@@ -15,7 +15,7 @@ use crate::neighbours;
 use crate::options::{AddressChoice, PoolOptions};
 use crate::pool_files::{FileError, PoolFile, kind_of};
 use crate::stat::MediumKind;
-use crate::storage::traits::{OpenHow, PathKind, Storage, StorageFile, here};
+use crate::storage::traits::{OpenHow, PathKind, SECTOR_BYTES, Storage, StorageFile, here};
 use crate::{Error, Result, Site};
 use mangrove_sys::Reservation;
 use std::io;
@@ -89,7 +89,8 @@ pub(crate) fn is_unfinished(storage: &dyn Storage, directory: &Path, bytes: &[u8
 }
 
 /// True when nothing was ever stored: a half-created pool has an empty data file, or none, and so for its page
-/// checksums. (A pool on a devdax device never has the former. The latter it has once it was closed.)
+/// checksums. (A pool on a devdax device never has the former. The latter it has once it was closed.) Its log, if it
+/// has one, begins with zeros: a crash may keep the log's first group and lose the lengths of the other two.
 fn has_nothing(storage: &dyn Storage, directory: &Path) -> Result<bool> {
     for name in ["image", "sums"] {
         let path = directory.join(name);
@@ -102,7 +103,13 @@ fn has_nothing(storage: &dyn Storage, directory: &Path) -> Result<bool> {
             return Ok(false);
         }
     }
-    Ok(true)
+    let path = directory.join("log");
+    if kind_of(storage, &path)? != PathKind::File {
+        return Ok(true);
+    }
+    let mut first = [0; SECTOR_BYTES];
+    PoolFile::open(storage, path, OpenHow::Read, "open")?.read_padded(0, &mut first)?;
+    Ok(first.iter().all(|&byte| byte == 0))
 }
 
 /// Fills the locked, blank file `pool` and creates the pool's other files. The caller made sure that any file there

@@ -58,6 +58,34 @@ fn what_was_drained_survives_a_drop_and_what_was_not_flushed_does_not() {
     assert_eq!(pool.open_report().records, 0);
 }
 
+/// Until the first checkpoint a crash may lose the lengths of data file and page checksums. If the superblock is lost,
+/// too, the log is what is left of the pool.
+#[test]
+fn a_pool_of_which_only_the_log_is_left_is_not_created_anew() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("p");
+    let options = options().background(false);
+    let pool = options.open(&path).unwrap();
+    put(&pool, 0, b"durable");
+    pool.region().drain().unwrap();
+    drop(pool);
+    let cut = |name: &str| {
+        std::fs::File::options().write(true).open(path.join(name)).unwrap().set_len(0).unwrap();
+    };
+    let read = |name: &str| std::fs::read(path.join(name)).unwrap();
+    ["image", "sums"].into_iter().for_each(cut);
+    std::fs::write(path.join("pool"), vec![0; read("pool").len()]).unwrap();
+    let log = read("log");
+    assert!(!Pool::is_unfinished(&path));
+    let error = options.open(&path).unwrap_err();
+    assert!(matches!(error, Error::Foreign { .. }), "{error}");
+    assert!(read("log") == log, "the log has changed");
+    // Nothing was ever written to this one.
+    std::fs::write(path.join("log"), vec![0; log.len()]).unwrap();
+    assert!(Pool::is_unfinished(&path));
+    assert!(options.open(&path).unwrap().was_created());
+}
+
 #[test]
 fn a_log_much_smaller_than_what_is_written_wraps_and_checkpoints() {
     for background in [true, false] {
