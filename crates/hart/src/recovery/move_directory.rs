@@ -7,7 +7,8 @@
 //! lies. A crash before that word leaves the old directory, and what was written is space beyond the high water. A
 //! crash behind it leaves a high water that is lower than the directory's end, which recovery takes for that end.
 //! Last the entries of the directory behind the root page are blanked, since they will be wrong soon: a salvage that
-//! does not find the root's words then takes them for damaged, and looks at the segments.
+//! does not find the root's words then takes them for damaged, and looks at the segments. What a crash keeps of them,
+//! the next opening for writing blanks.
 
 use crate::format::layout::{
     DIRECTORY, Geometry, ROOT_DIRECTORY, ROOT_HIGH_WATER, SegmentKind, Tag, decode_kind, encode_kind, seal,
@@ -15,6 +16,7 @@ use crate::format::layout::{
 use crate::recovery::scan::RootWords;
 use crate::{Error, Result};
 use mangrove_pool::{ByteRange, Error as MediumError, Region};
+use std::ops::Range;
 use std::sync::atomic::Ordering;
 
 /// Bytes flushed at a time: a log has a group for them.
@@ -39,6 +41,9 @@ pub(super) fn is_wanted(region: &Region, root: &RootWords) -> bool {
 /// # Errors
 /// Those of the medium.
 pub(super) fn run(region: &Region, root: RootWords) -> Result<RootWords> {
+    if root.geometry.directory != DIRECTORY {
+        blank_rest(region, &root);
+    }
     let Some(count) = wanted(region, &root) else { return Ok(root) };
     let (old, first) = (root.geometry, root.high_water);
     let entry_of = |segment| region.word(old.directory_entry(segment)).load(Ordering::Acquire);
@@ -76,14 +81,35 @@ pub(super) fn run(region: &Region, root: RootWords) -> Result<RootWords> {
     store(ROOT_DIRECTORY, Tag::Place, first + 1);
     store(ROOT_HIGH_WATER, Tag::HighWater, end);
     if old.directory == DIRECTORY {
-        for segment in 0..first {
-            region.store(old.directory_entry(segment), 0, Ordering::Release);
-        }
-        // The next fence serves these, too: until an entry changes, the old ones are right.
-        flush(region, old.directory, first);
+        blank(region, 0..first);
     }
     let entries = (u64::from(count) << new.shift) / 8;
     Ok(RootWords { geometry: new, high_water: end, entries, ..root })
+}
+
+/// Blanks the entries of these segments behind the root page, where the directory was.
+fn blank(region: &Region, segments: Range<u32>) {
+    let place = |segment: u32| DIRECTORY + u64::from(segment) * 8;
+    for segment in segments.clone() {
+        region.store(place(segment), 0, Ordering::Release);
+    }
+    // The next fence serves these, too: until an entry changes, the old ones are right.
+    flush(region, place(segments.start), segments.end - segments.start);
+}
+
+/// Blanks the pages of entries behind the root page that are not blank, of a map whose directory has moved. Other pages
+/// may have no space on the medium.
+fn blank_rest(region: &Region, root: &RootWords) {
+    const ENTRIES: u32 = FLUSH_BYTES as u32 / 8;
+    let entries = (root.geometry.data_start - DIRECTORY) / 8;
+    let entries = entries.min(u64::from(root.high_water)) as u32;
+    let is_left = |segment: u32| region.word(DIRECTORY + u64::from(segment) * 8).load(Ordering::Acquire) != 0;
+    for first in (0..entries).step_by(ENTRIES as usize) {
+        let page = first..entries.min(first + ENTRIES);
+        if page.clone().any(is_left) {
+            blank(region, page);
+        }
+    }
 }
 
 /// Flushes the first `entries` entries of the directory at `directory`.

@@ -79,6 +79,32 @@ fn the_directory_moves_as_often_as_the_region_grows() {
     assert!(kept + stat.free_segments + own + 8 > all, "{stat:?}");
 }
 
+/// A salvage that does not find the root's words would take them for the directory, and pass over records.
+#[test]
+fn old_entries_that_a_crash_has_kept_are_blanked_by_the_next_opening() {
+    let (whole, mut model) = full_map(4 << 20);
+    let entry = |n: usize| 4096 + n as u64 * 8;
+    let entries = || (0..200).map(|n| whole.word(entry(n)).load(Ordering::Relaxed)).collect::<Vec<u64>>();
+    let old = entries();
+    assert!(!old.contains(&0), "{old:?}");
+    drop(recover(whole.clone()));
+    assert_eq!(entries(), [0; 200]);
+    // A part of them, as where some lines reached the medium.
+    for kept in [0..200, 7..9] {
+        for at in kept {
+            whole.store(entry(at), old[at], Ordering::Relaxed);
+        }
+        let reader = Hart::recover(whole.clone(), &Options { read_only: true, ..options() }).unwrap().0;
+        assert_holds(&reader, &model);
+        drop(reader);
+        assert!(entries() != [0; 200], "a reader has written");
+        let hart = recover(whole.clone());
+        assert_eq!(entries(), [0; 200]);
+        fill(&hart, &mut model);
+        assert_holds(&hart, &model);
+    }
+}
+
 #[test]
 fn a_reader_and_a_little_more_space_move_nothing() {
     let (whole, model) = full_map(4 << 20);
