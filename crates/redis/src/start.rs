@@ -94,6 +94,10 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
         // Durable-order: the state's name before a write in it is acknowledged. An update that was killed may have
         // given it and not synced it, and a power cut would make the older state count.
         state::sync(&dir)?;
+    } else {
+        // Durable-order: the names that lead to the state before it is made. Otherwise a power cut could take away the
+        // whole of it, with all that was acknowledged.
+        state::sync_above(&dir)?;
     }
     // Where a state exists, the server knows whether it counts, and refuses.
     if request.is_on("appendonly") && !choice.exists {

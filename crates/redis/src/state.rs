@@ -4,6 +4,9 @@
 //! Invariant: wherever an update is cut off, one state counts (`find`), and it is whole.
 
 use anyhow::{Context, Result, bail};
+use mangrove_sys::file::sync_dir;
+use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 const PREFIX: &str = "state.";
@@ -131,6 +134,29 @@ pub(crate) fn sync(dir: &Path) -> Result<()> {
     file.sync_all().with_context(|| format!("cannot sync {}", dir.display()))
 }
 
+/// Makes the names durable that lead to the directory, on its file system: a start may have made the directory and some
+/// above it, this one or one that was killed.
+pub(crate) fn sync_above(dir: &Path) -> Result<()> {
+    sync_above_by(dir, sync_dir)
+}
+
+/// As `sync_above`; `sync` makes the names in a directory durable.
+fn sync_above_by(dir: &Path, sync: impl Fn(&Path) -> io::Result<()>) -> Result<()> {
+    use io::ErrorKind::{InvalidInput, PermissionDenied, ReadOnlyFilesystem, Unsupported};
+    let may_not = |e: &io::Error| {
+        matches!(e.kind(), InvalidInput | PermissionDenied | ReadOnlyFilesystem | Unsupported)
+    };
+    let device = |dir: &Path| std::fs::metadata(dir).map(|metadata| metadata.dev()).ok();
+    for above in dir.ancestors().skip(1).take_while(|above| device(above) == device(dir)) {
+        match sync(above) {
+            // The names in a directory that this user may not sync are the administrator's.
+            Err(e) if may_not(&e) => {}
+            synced => synced.with_context(|| format!("cannot sync {}", above.display()))?,
+        }
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -149,6 +175,25 @@ mod tests {
         std::fs::create_dir(place(dir.path(), NEW)).unwrap();
         assert_eq!(find(dir.path(), NEW).unwrap().unwrap().build, NEW);
         assert!(find(dir.path(), LATER).is_err());
+    }
+
+    #[test]
+    fn the_names_that_lead_to_a_new_state_are_synced() {
+        let top = tempfile::tempdir().unwrap();
+        let dir = top.path().join("made/too");
+        std::fs::create_dir_all(&dir).unwrap();
+        for refused in [None, Some(io::ErrorKind::PermissionDenied)] {
+            let synced = std::cell::RefCell::new(Vec::new());
+            let sync = |above: &Path| {
+                synced.borrow_mut().push(above.to_owned());
+                refused.map_or(Ok(()), |kind| Err(io::Error::from(kind)))
+            };
+            sync_above_by(&dir, sync).unwrap();
+            assert_eq!(synced.borrow()[..2], [top.path().join("made"), top.path().to_owned()]);
+        }
+        let told = sync_above_by(&dir, |_| Err(io::Error::other("the disk is gone"))).unwrap_err();
+        assert!(format!("{told:#}").ends_with("made: the disk is gone"), "{told:#}");
+        sync_above(&dir).unwrap();
     }
 
     /// States with these names, each with a file that has its build's name.
