@@ -54,17 +54,21 @@ pub(crate) fn end_exchange(directory: &Path) -> Result<()> {
     last_steps(directory, &sync_dir).map_err(|e| Failure::io("exchange the pool with", &new, &e))
 }
 
-/// Makes the pool's name durable where a repair was perhaps killed between its exchange and the sync.
+/// Makes the names in the locked directory durable: a process may have given one and been killed before it synced it.
+/// A directory that may be entered but not read is passed over, unless a repair has left a pool in it.
 ///
-/// Durable-order: before anything is written to the pool; otherwise a power cut could give the damaged one the name
-/// back.
+/// Durable-order: before anything is written to the pool; otherwise a power cut could take the catalog away from
+/// acknowledged records, or give the damaged pool of a repair its name back.
 pub(crate) fn keep_names(directory: &Path) -> Result<()> {
     keep_names_by(directory, &sync_dir).map_err(|e| Failure::io("sync", directory, &e))
 }
 
 fn keep_names_by(directory: &Path, sync: SyncNames<'_>) -> io::Result<()> {
-    let is_left = [ASIDE, SALVAGED].iter().any(|name| directory.join(name).exists());
-    if is_left { sync(directory) } else { Ok(()) }
+    let is_left = || [ASIDE, SALVAGED].iter().any(|name| directory.join(name).exists());
+    match sync(directory) {
+        Err(e) if e.kind() == io::ErrorKind::PermissionDenied && !is_left() => Ok(()),
+        synced => synced,
+    }
 }
 
 /// Removes what a repair that was killed has left in the locked directory of a database: a pool that was being made, or
@@ -203,13 +207,17 @@ mod tests {
     }
 
     #[test]
-    fn the_names_that_a_killed_repair_gave_are_synced() {
+    fn the_names_that_a_killed_process_gave_are_synced() {
         let fails = |_: &Path| -> io::Result<()> { Err(io::Error::from_raw_os_error(libc::EIO)) };
+        let is_refused = |_: &Path| -> io::Result<()> { Err(io::Error::from_raw_os_error(libc::EACCES)) };
         for left in [ASIDE, SALVAGED] {
             let directory = directory_with(left, "pool");
             keep_names_by(directory.path(), &fails).unwrap_err();
+            keep_names_by(directory.path(), &is_refused).unwrap_err();
             std::fs::remove_dir_all(directory.path().join(left)).unwrap();
-            keep_names_by(directory.path(), &fails).unwrap();
+            // The name of the catalog.
+            keep_names_by(directory.path(), &fails).unwrap_err();
+            keep_names_by(directory.path(), &is_refused).unwrap();
         }
     }
 }
