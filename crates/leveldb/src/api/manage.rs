@@ -126,22 +126,29 @@ fn repair(directory: &Path, order: &NamedOrder) -> Result<()> {
             String::from_utf8_lossy(&order.name)
         )));
     }
-    match verify(directory, &catalog, order, lock) {
+    match verify(directory, &catalog, order, lock, is_new) {
         Err(failure) if failure.is_damage() && catalog.engine == RecordEngine::Map => {
             let lock = catalog::lock(directory)?;
             salvage::replace_pool(directory)?;
-            verify(directory, &catalog, order, lock)?;
+            verify(directory, &catalog, order, lock, is_new)
         }
-        verified => verified?,
+        verified => verified,
     }
-    if is_new { catalog.write(directory) } else { Ok(()) }
 }
 
-/// Opens the database and compares every record with its checksums.
-fn verify(directory: &Path, catalog: &Catalog, order: &NamedOrder, lock: DirectoryLock) -> Result<()> {
+/// Opens the database and compares every record with its checksums. A catalog that `is_new` is written then.
+fn verify(
+    directory: &Path,
+    catalog: &Catalog,
+    order: &NamedOrder,
+    lock: DirectoryLock,
+    is_new: bool,
+) -> Result<()> {
     let (engine, _) = open_engine(directory, catalog, order, EngineRequest::Existing, lock)?;
     match engine.check()?.first() {
         Some(first) => Err(Failure::corruption(first.clone())),
+        // The engine has the lock. Without it another process could remove the database, or make one, meanwhile.
+        None if is_new => catalog.write(directory),
         None => Ok(()),
     }
 }
@@ -163,6 +170,7 @@ mod tests {
     use crate::order::BYTEWISE;
     use mangrove::Map;
     use mangrove_durable::{Create, Options, Runtime, TrackerChoice};
+    use mangrove_testkit::command::wait_until;
     use std::ffi::c_void;
     use std::ops::ControlFlow;
     use std::path::PathBuf;
@@ -349,6 +357,33 @@ mod tests {
             );
         }
         repair(&parent.path().join("no/such/folder"), &bytewise()).unwrap_err();
+    }
+
+    #[test]
+    fn a_lost_catalog_is_written_anew_under_the_lock() {
+        let parent = tempfile::tempdir().unwrap();
+        let directory = parent.path().join("database");
+        repair(&directory, &bytewise()).unwrap();
+        std::fs::remove_file(directory.join("MANGROVE")).unwrap();
+        // Made before the catalog is.
+        let current = directory.join("CURRENT");
+        std::fs::remove_file(&current).unwrap();
+        // The file that becomes the catalog is a pipe: its writer waits until it is opened for reading.
+        let pipe = directory.join("MANGROVE.new");
+        let made = std::process::Command::new("mkfifo").arg(&pipe).status().unwrap();
+        assert!(made.success());
+        let place = directory.clone();
+        let repairer = std::thread::spawn(move || repair(&place, &bytewise()));
+        wait_until("the catalog is being written", || current.exists() || repairer.is_finished());
+        let is_locked = catalog::lock(&directory).is_err();
+        assert!(current.exists() && is_locked, "locked: {is_locked}");
+        let reader = std::fs::File::open(&pipe).unwrap();
+        // A pipe cannot be synced.
+        repairer.join().unwrap().unwrap_err();
+        drop(reader);
+        std::fs::remove_file(&pipe).unwrap();
+        repair(&directory, &bytewise()).unwrap();
+        assert!(Catalog::read(&directory).unwrap().is_some());
     }
 
     #[test]
