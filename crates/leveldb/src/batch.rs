@@ -16,7 +16,11 @@ pub struct leveldb_writebatch_t {
 
 impl leveldb_writebatch_t {
     fn append(&mut self, other: &Self) {
-        self.bytes.append(&other.bytes);
+        if self.bytes.has_room(other.bytes.list().len()) {
+            self.bytes.append(&other.bytes);
+        } else {
+            self.refuse(too_many());
+        }
         if let Some(failure) = &other.refused {
             self.refuse(failure.clone());
         }
@@ -31,6 +35,11 @@ impl leveldb_writebatch_t {
     pub(crate) fn list(&self) -> Result<ChangeList<'_>> {
         self.refused.clone().map_or(Ok(self.bytes.list()), Err)
     }
+}
+
+#[cold]
+fn too_many() -> Failure {
+    Failure::invalid(format!("a batch has at most {} changes", u32::MAX))
 }
 
 /// An empty batch.
@@ -69,7 +78,8 @@ pub unsafe extern "C" fn leveldb_writebatch_put(
     unsafe {
         if let Some(batch) = batch.as_mut() {
             match (slice(key, key_len), slice(value, value_len)) {
-                (Ok(key), Ok(value)) => batch.bytes.put(key, value),
+                (Ok(key), Ok(value)) if batch.bytes.has_room(1) => batch.bytes.put(key, value),
+                (Ok(_), Ok(_)) => batch.refuse(too_many()),
                 (Err(failure), _) | (_, Err(failure)) => batch.refuse(failure),
             }
         }
@@ -87,7 +97,8 @@ pub unsafe extern "C" fn leveldb_writebatch_delete(
     unsafe {
         if let Some(batch) = batch.as_mut() {
             match slice(key, key_len) {
-                Ok(key) => batch.bytes.delete(key),
+                Ok(key) if batch.bytes.has_room(1) => batch.bytes.delete(key),
+                Ok(_) => batch.refuse(too_many()),
                 Err(failure) => batch.refuse(failure),
             }
         }
@@ -127,6 +138,35 @@ pub unsafe extern "C" fn leveldb_writebatch_append(
         let Some(source) = source.as_ref().cloned() else { return };
         if let Some(destination) = destination.as_mut() {
             destination.append(&source);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_batch_with_more_changes_than_it_can_count_is_refused() {
+        let adds: [fn(&mut leveldb_writebatch_t); 3] = [
+            // SAFETY: a live batch, readable bytes.
+            |batch| unsafe { leveldb_writebatch_put(batch, c"k".as_ptr(), 1, c"v".as_ptr(), 1) },
+            // SAFETY: as above.
+            |batch| unsafe { leveldb_writebatch_delete(batch, c"k".as_ptr(), 1) },
+            |batch| {
+                let mut other = leveldb_writebatch_t::default();
+                other.bytes.delete(b"k");
+                batch.append(&other);
+            },
+        ];
+        for add in adds {
+            let bytes = ChangeBytes::that_counts(u32::MAX - 1);
+            let mut batch = leveldb_writebatch_t { bytes, refused: None };
+            add(&mut batch);
+            assert_eq!(batch.list().unwrap().len(), u32::MAX as usize);
+            add(&mut batch);
+            let said = batch.list().unwrap_err().to_string();
+            assert_eq!(said, "Invalid argument: a batch has at most 4294967295 changes");
         }
     }
 }

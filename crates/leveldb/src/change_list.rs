@@ -162,6 +162,20 @@ impl ChangeBytes {
         self.count(1);
     }
 
+    /// Whether `more` changes can be added: the count has 4 bytes.
+    #[inline]
+    pub(crate) fn has_room(&self, more: usize) -> bool {
+        self.list().count.checked_add(more).is_some_and(|all| u32::try_from(all).is_ok())
+    }
+
+    /// A list whose header counts so many changes, and that has none.
+    #[cfg(test)]
+    pub(crate) fn that_counts(changes: u32) -> Self {
+        let mut bytes = Self::default();
+        bytes.count(changes as usize);
+        bytes
+    }
+
     pub(crate) fn append(&mut self, other: &Self) {
         self.0.extend_from_slice(&other.0[HEADER_BYTES..]);
         self.count(other.list().count);
