@@ -59,6 +59,7 @@ fn write_all(
     let mut batch = to.batch();
     cursor.seek_to_first()?;
     while let Some((key, value)) = cursor.record() {
+        must_fit(key, value.len())?;
         batch.put(key, value);
         progress.records += 1;
         progress.bytes += (key.len() + value.len()) as u64;
@@ -71,4 +72,31 @@ fn write_all(
         cursor.next()?;
     }
     batch.write(true).map_err(told)
+}
+
+/// Refuses a record that LevelDB would take for a shorter one: its lengths have 32 bits.
+fn must_fit(key: &[u8], value_len: usize) -> Result<()> {
+    /// Bytes of the key that a message shows.
+    const SHOWN_BYTES_MAX: usize = 64;
+    if u32::try_from(key.len().max(value_len)).is_ok() {
+        return Ok(());
+    }
+    Err(TransferError::refused(format!(
+        "LevelDB holds no keys and values of 4 GiB and more; here the key that begins with '{}' has {} bytes, and its \
+         value {value_len}",
+        key[..key.len().min(SHOWN_BYTES_MAX)].escape_ascii(),
+        key.len()
+    )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_that_leveldb_would_cut_is_refused() {
+        must_fit(b"key", u32::MAX as usize).unwrap();
+        let said = must_fit(b"key\xff", 1 << 32).unwrap_err().to_string();
+        assert!(said.ends_with("with 'key\\xff' has 4 bytes, and its value 4294967296"), "{said}");
+    }
 }
