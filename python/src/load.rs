@@ -14,7 +14,7 @@ use pyo3::prelude::*;
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
-/// Bytes of keys and values at which a chunk goes to the thread that puts.
+/// Bytes at which a chunk goes to the thread that puts.
 const CHUNK_BYTES: usize = 256 << 10;
 /// Chunks that wait for it.
 const CHUNKS_WAITING_MAX: usize = 4;
@@ -25,6 +25,13 @@ struct Chunk {
     bytes: Vec<u8>,
     /// The lengths of each key and its value.
     lengths: Vec<(usize, usize)>,
+}
+
+impl Chunk {
+    /// Bytes that it takes in memory.
+    fn len(&self) -> usize {
+        self.bytes.len() + self.lengths.len() * size_of::<(usize, usize)>()
+    }
 }
 
 enum Message {
@@ -87,7 +94,7 @@ fn send_all(
         chunk.bytes.extend_from_slice(&key);
         chunk.bytes.extend_from_slice(&value);
         chunk.lengths.push((key.len(), value.len()));
-        if chunk.bytes.len() >= CHUNK_BYTES {
+        if chunk.len() >= CHUNK_BYTES {
             let full = Message::Records(std::mem::take(&mut chunk));
             py.check_signals()?;
             if detached(py, || to.send(full)).is_err() {

@@ -2,8 +2,11 @@
 
 import errno
 import gc
+import itertools
+import operator
 import os
 import random
+import signal
 import tempfile
 import threading
 import unittest
@@ -338,6 +341,20 @@ class Loads(Case):
         self.nothing_is_there()
         with mangrove.Map(self.pool) as m:
             self.assertEqual(len(m), 0)
+
+    def test_a_load_of_records_without_bytes_looks_for_signals(self):
+        def interrupt(*_):
+            raise KeyboardInterrupt
+
+        before = signal.signal(signal.SIGALRM, interrupt)
+        self.addCleanup(signal.signal, signal.SIGALRM, before)
+        # An iterator that runs no byte code, at which Python would look for signals.
+        records = itertools.repeat((b"", b""), 50_000_000)
+        with self.assertRaises(KeyboardInterrupt):
+            signal.setitimer(signal.ITIMER_REAL, 0.1)
+            mangrove.Map.load(self.pool, records)
+        self.assertGreater(operator.length_hint(records), 0)
+        self.nothing_is_there()
 
 
 class BadInput(Case):
