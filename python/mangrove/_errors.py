@@ -7,6 +7,13 @@ class Error(Exception):
     path = None
     offset = None
 
+    def __reduce__(self):
+        made, arguments, *state = super().__reduce__()
+        if getattr(self, "errno", None) is not None:
+            # An OSError keeps its number among its arguments alone, and has no other argument here than the message.
+            state = [{**(state[0] if state else {}), "errno": self.errno}]
+        return (made, arguments, *state)
+
 
 class PoolBusy(Error):
     """Another process, or another Map of this one, has the pool open."""

@@ -5,6 +5,7 @@ import gc
 import itertools
 import operator
 import os
+import pickle
 import random
 import signal
 import tempfile
@@ -399,6 +400,13 @@ class BadInput(Case):
             m[b"k"] = bytes(mangrove.VALUE_BYTES_MAX + 1)
         self.assertEqual(len(m), 1)
 
+    def is_whole_when_pickled(self, error):
+        again = pickle.loads(pickle.dumps(error))
+        self.assertIs(type(again), type(error))
+        self.assertEqual(str(again), str(error))
+        for name in ("args", "path", "offset", "errno"):
+            self.assertEqual(getattr(again, name, None), getattr(error, name, None), name)
+
     def test_how_it_is_opened(self):
         with self.assertRaises(mangrove.NotFound) as caught:
             mangrove.Map(self.pool, create=False)
@@ -406,6 +414,7 @@ class BadInput(Case):
         self.assertEqual(os.fspath(caught.exception.path), self.pool)
         self.assertEqual(caught.exception.errno, errno.ENOENT)
         self.assertEqual(str(caught.exception), f"there is no pool at {self.pool}")
+        self.is_whole_when_pickled(caught.exception)
         self.assertFalse(os.path.exists(self.pool))
         for options in ({"durability": 0}, {"durability": "never"}, {"durability": 60_001}, {"durability": True}, {"create": "old"}, {"create": "new", "read_only": True}, {"capacity": 0}):
             with self.assertRaises(ValueError):
@@ -415,8 +424,9 @@ class BadInput(Case):
                 wrong()
         self.assertFalse(os.path.exists(self.pool))
         m = self.open(create="new")
-        with self.assertRaises(mangrove.PoolBusy):
+        with self.assertRaises(mangrove.PoolBusy) as caught:
             mangrove.Map(self.pool)
+        self.is_whole_when_pickled(caught.exception)
         m.close()
         with self.assertRaises(mangrove.Exists) as caught:
             mangrove.Map(self.pool, create="new")
