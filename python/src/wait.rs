@@ -3,8 +3,10 @@
 //! Python runs signal handlers on its main thread only, between byte codes. So the main thread has a helper do what
 //! may wait, and looks for signals while it waits for the helper. When a handler raises, the call raises; what the
 //! helper has begun it finishes, unless it looks at [`GivenUp`]: then it undoes it, also while the interpreter ends.
+//! When a handler forks, the call raises in the child, which has not got the helper.
 //! All other threads wait by themselves, and so does the main thread of a process that gets no further thread.
 
+use crate::errors::exception;
 use crate::shutdown::{UNDOING, attached, calling, detached};
 use mangrove_sys::{ProcessMark, without_signals};
 use pyo3::exceptions::PyRuntimeError;
@@ -89,6 +91,7 @@ pub(crate) fn wait_with<A: Send + Sync + 'static, T: Send + 'static>(
     let helper = if is_main_thread(py)? { helper() } else { None };
     let Some(helper) = helper else { return Ok(detached(py, || work(&objects, &stop))) };
     let (answer, answered) = channel();
+    let home = ProcessMark::here();
     let stop_of_work = stop.clone();
     let job: Job = Box::new(move || {
         let value = work(&objects, &stop_of_work);
@@ -108,22 +111,30 @@ pub(crate) fn wait_with<A: Send + Sync + 'static, T: Send + 'static>(
     if helper.send(job).is_err() {
         return Err(PyRuntimeError::new_err("the thread that waits for the main thread has ended"));
     }
-    match listen(py, answered, &helper, &stop)? {
-        Some((value, _objects)) => {
-            *IDLE.lock().unwrap_or_else(PoisonError::into_inner) = Some((helper, ProcessMark::here()));
+    match listen(py, answered, &helper, &stop, home) {
+        Ok(Some((value, _objects))) => {
+            *IDLE.lock().unwrap_or_else(PoisonError::into_inner) = Some((helper, home));
             Ok(value)
         }
-        None => Err(PyRuntimeError::new_err("the thread that waits for the main thread has panicked")),
+        Ok(None) => Err(PyRuntimeError::new_err("the thread that waits for the main thread has panicked")),
+        Err(raised) => {
+            if !home.is_here() {
+                // The channel's lock may be taken by the helper, which is the parent's.
+                std::mem::forget(helper);
+            }
+            Err(raised)
+        }
     }
 }
 
 /// What the helper answers: the value, and the objects; nothing if it has panicked; an exception if a signal's handler
-/// raises one.
+/// raises one, or has made this process from `home` by a fork.
 fn listen<T: Send + 'static, A: Send>(
     py: Python<'_>,
     mut answered: Receiver<(T, A)>,
     helper: &Sender<Job>,
     stop: &GivenUp,
+    home: ProcessMark,
 ) -> PyResult<Option<(T, A)>> {
     loop {
         let result;
@@ -133,7 +144,15 @@ fn listen<T: Send + 'static, A: Send>(
             Err(RecvTimeoutError::Disconnected) => return Ok(None),
             Err(RecvTimeoutError::Timeout) => {}
         }
-        if let Err(raised) = py.check_signals() {
+        let handled = py.check_signals();
+        if !home.is_here() {
+            // As the helper's channel.
+            std::mem::forget(answered);
+            let message =
+                "a signal's handler forked this process while the call waited: the call is the parent's";
+            return Err(handled.err().unwrap_or_else(|| exception(py, "Forked", message, None, None)));
+        }
+        if let Err(raised) = handled {
             stop.0.given_up.store(true, Ordering::Relaxed);
             match detached(py, move || answered.recv_timeout(GRACE)) {
                 // The caller gets neither: the helper drops the value, and this thread, with the lock, the objects.

@@ -546,6 +546,55 @@ class Interrupted(Case):
         out, errors = child.communicate(timeout=250)
         self.assertEqual((child.returncode, out, errors), (0, "0\n", ""))
 
+    def test_a_put_whose_handler_forks(self):
+        # The handler of a signal forks while a thread holds the put: it does so during the put, or never.
+        if not strace():
+            self.skipTest("strace cannot trace here")
+        child = python(
+            """
+            import faulthandler, glob, mangrove, os, pathlib, signal, sys, warnings
+            pool = sys.argv[1]
+            warnings.simplefilter("ignore")
+            PWRITE64 = "18"
+            once, child = iter([True]), None
+
+            def is_held(thread):
+                try:
+                    return pathlib.Path(thread).read_text().split()[0] == PWRITE64
+                except OSError:
+                    return False
+
+            def fork(*_):
+                global child
+                held = any(is_held(thread) for thread in glob.glob("/proc/self/task/*/syscall"))
+                if held and next(once, False):
+                    child = os.fork()
+                    if child:
+                        tracer.terminate()
+                    else:
+                        # Ends a child that waits for ever.
+                        faulthandler.dump_traceback_later(150, exit=True)
+
+            m = mangrove.Map(pool)
+            m[b"before"] = b"1"
+            tracer = trace("pwrite64", "delay_enter=300000000")
+            signal.signal(signal.SIGALRM, fork)
+            signal.setitimer(signal.ITIMER_REAL, 0.2, 0.2)
+            try:
+                m[b"during"] = b"2"
+            except mangrove.Forked:
+                os._exit(0)
+            if not child:
+                os._exit(1)
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            tracer.wait()
+            print(os.waitpid(child, 0)[1], m[b"during"])
+            """,
+            self.pool,
+        )
+        out, errors = child.communicate(timeout=250)
+        self.assertEqual((child.returncode, out, errors), (0, "0 b'2'\n", ""))
+
     def test_a_batch_whose_write_was_interrupted_is_not_written_again(self):
         if not strace():
             self.skipTest("strace cannot trace here")
