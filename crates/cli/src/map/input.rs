@@ -167,6 +167,13 @@ impl Input {
         self.lines.at
     }
 
+    /// The number of the last line, where that was read and may be a part of one: it has no newline, and is no key
+    /// alone.
+    pub(crate) fn cut_line(&self) -> Option<u64> {
+        let is_cut = self.lines.is_cut && self.format != Format::Lines;
+        is_cut.then(|| self.lines.number())
+    }
+
     /// Reads the next record into `record`, whose memory is used again.
     pub(crate) fn next(&mut self, record: &mut Record) -> anyhow::Result<NextInput> {
         loop {

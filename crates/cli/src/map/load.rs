@@ -229,6 +229,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
             _ => "load the same file again to finish",
         };
         stderr::line(format_args!("mangrove: stopped; {} records {stay}; {then}", count(records)));
+    } else {
+        tell_cut(&input);
     }
     let closed = map_close(map, args, records, seconds, failed.is_none() && !interrupted);
     match failed {
@@ -260,6 +262,7 @@ fn run_bulk(args: &Args, input: &mut Input) -> anyhow::Result<Exit> {
         }
         Err(error) => return Err(error),
     };
+    tell_cut(input);
     let report = Report { records, seconds, in_map };
     if args.json {
         output::json(&report.json(args, true, json!({ "bulk": true, "threads": threads })))?;
@@ -267,6 +270,16 @@ fn run_bulk(args: &Args, input: &mut Input) -> anyhow::Result<Exit> {
         output::lines([report.sentence("without a log")])?;
     }
     Ok(Exit::Ok)
+}
+
+/// Tells of a last record of which there may be more: a file by hand may end so, and an export that was cut off does.
+fn tell_cut(input: &Input) {
+    if let Some(line) = input.cut_line() {
+        stderr::line(format_args!(
+            "mangrove: line {line}, the last one, has no newline; if the input was cut off, its record is not whole, \
+             and others are missing"
+        ));
+    }
 }
 
 /// What a load tells at its end.

@@ -194,6 +194,25 @@ fn bad_records_name_their_line() {
 }
 
 #[test]
+fn a_load_tells_of_a_last_line_that_may_be_cut_off() {
+    let yard = Yard::new();
+    let told = "line 2, the last one, has no newline";
+    let loads: [(&str, &[&str]); 3] = [("p", &["--format", "tsv"]), ("new", &["--bulk"]), ("q", &[])];
+    for (pool, options) in loads {
+        let load = [&["map", "load", pool, "-"][..], options].concat();
+        yard.feed(&load, b"a\t1\nb\t2").is(0, told, pool);
+        assert_eq!(yard.ok(&["map", "get", pool, "b"]), "2\n");
+    }
+    yard.feed(&["map", "load", "p", "--format", "hex"], b"61\t31\n62\t32").is(0, told, "hex");
+    let whole: [(&str, &[u8]); 3] = [("tsv", b"a\t1\nb\t2\n"), ("tsv", b""), ("lines", b"a\nb")];
+    for (format, input) in whole {
+        let said = yard.feed(&["map", "load", "p", "--format", format], input);
+        said.is(0, "", format);
+        assert!(!said.err.contains("newline"), "{format}: {}", said.err);
+    }
+}
+
+#[test]
 fn a_command_says_what_it_was_refused() {
     let yard = Yard::new();
     yard.fails(&["map", "put", "p", "k", "v", "--expect", "x"], POOL, "there is no pool at p");
