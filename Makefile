@@ -20,6 +20,9 @@ MANGROVE = $(TARGET)/release/mangrove
 REDIS_DIR ?= data/redis
 REDIS_PORT ?= 6379
 
+# Cargo's configuration may name another directory, where nothing here would look.
+run redis redis-update build bench install clean: export CARGO_TARGET_DIR := $(TARGET)
+
 .PHONY: help run redis redis-update test build bench install uninstall clean
 
 help:

@@ -110,6 +110,35 @@ fn the_build_of_the_wheel_refuses_a_word_that_it_does_not_know() {
     finish(run).is(2, "'tset' is none of wheel, test, versions, bench", "python/run");
 }
 
+/// A Makefile in a tree of its own, with scripts that do nothing, and a cargo with this script.
+fn make(yard: &Yard, cargo: &str, goal: &str) -> Command {
+    fs::copy(format!("{ROOT}/Makefile"), yard.path("Makefile")).unwrap();
+    let scripts = ["setup", "install-command.sh", "install.sh"].map(|name| (name, ""));
+    programs(&yard.path("scripts"), &scripts);
+    programs(&yard.path("bin"), &[("cargo", cargo)]);
+    let mut make = Command::new("make");
+    make.args(["-s", goal, "CARGO=bin/cargo"]).current_dir(yard.path(""));
+    for name in ["MAKEFLAGS", "MFLAGS", "MAKELEVEL", "CARGO_TARGET_DIR"] {
+        make.env_remove(name);
+    }
+    make
+}
+
+/// Where make lets cargo build it looks for what was built.
+#[test]
+fn make_tells_cargo_where_to_build() {
+    let yard = Yard::new();
+    for goal in ["build", "install", "clean"] {
+        for (given, place) in [(None, "target"), (Some("a target"), "a target")] {
+            let mut make = make(&yard, "printf '<%s>' \"$CARGO_TARGET_DIR\"", goal);
+            make.envs(given.map(|given| ("CARGO_TARGET_DIR", given)));
+            let said = finish(make);
+            said.is(0, "", goal);
+            assert_eq!(out(&said), format!("<{place}>"), "{goal}");
+        }
+    }
+}
+
 #[test]
 fn make_serves_a_directory_with_a_space_or_a_tilde() {
     let yard = Yard::new();
