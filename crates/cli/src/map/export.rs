@@ -51,7 +51,11 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
         None => {
             let map = open(args)?;
             write_all(&map, args, spelling, output::stdout(), None)?;
-            Ok(if interrupt::asked() { Exit::Interrupted } else { Exit::Ok })
+            if interrupt::asked() {
+                return Ok(Exit::Interrupted);
+            }
+            output::sync()?;
+            Ok(Exit::Ok)
         }
         Some(file) if is_written_in_place(file) => write_in_place(args, spelling, file),
         Some(file) => renew(args, spelling, file),

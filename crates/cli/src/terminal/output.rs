@@ -1,6 +1,8 @@
 //! Standard output, buffered, with errors told instead of panics.
 
-use std::io::{self, BufWriter, StdoutLock, Write};
+use std::fs::File;
+use std::io::{self, BufWriter, ErrorKind, StdoutLock, Write};
+use std::os::fd::AsFd;
 
 /// Standard output, whose errors say that it is.
 pub(crate) struct Stdout(StdoutLock<'static>);
@@ -39,6 +41,20 @@ impl Write for Stdout {
 /// The buffered standard output of this process.
 pub(crate) fn stdout() -> BufWriter<Stdout> {
     BufWriter::with_capacity(64 << 10, Stdout(io::stdout().lock()))
+}
+
+/// Makes what was written durable where standard output is a file. Some file systems (NFS) take the bytes first, and
+/// tell only then that they have no space for them.
+pub(crate) fn sync() -> io::Result<()> {
+    let file = File::from(io::stdout().as_fd().try_clone_to_owned()?);
+    if !file.metadata()?.is_file() {
+        return Ok(());
+    }
+    match file.sync_all() {
+        // A file system whose files cannot be synced.
+        Err(e) if matches!(e.kind(), ErrorKind::InvalidInput | ErrorKind::Unsupported) => Ok(()),
+        synced => synced.map_err(named),
+    }
 }
 
 /// Prints what `write` writes. When the reader has seen enough of it, the command goes on to its own exit code.

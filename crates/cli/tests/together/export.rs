@@ -75,6 +75,27 @@ fn the_file_that_is_standard_output_keeps_what_is_in_it() {
 }
 
 #[test]
+fn an_export_fails_whose_standard_output_cannot_be_kept() {
+    let strace =
+        ["strace", "-f", "-qq", "-o", "/dev/null", "-e", "trace=fsync", "-e", "inject=fsync:error=EIO"];
+    if !Command::new(strace[0]).args(&strace[1..]).arg("true").status().is_ok_and(|done| done.success()) {
+        eprintln!("strace cannot trace here");
+        return;
+    }
+    let yard = Yard::new();
+    yard.sample();
+    // As a network's file system may, that has taken the bytes.
+    let mut export = yard.command_behind(&strace, &["map", "export", "p"]);
+    let [out, err] = ["out", "err"].map(|name| fs::File::create(yard.path(name)).unwrap());
+    let status = export.stdout(out).stderr(err).status().unwrap();
+    let said = fs::read_to_string(yard.path("err")).unwrap();
+    assert_eq!(status.code(), Some(3), "{said}");
+    assert!(said.contains("cannot write standard output: Input/output error"), "{said}");
+    // A pipe cannot be synced, and need not be.
+    finish(yard.command_behind(&strace, &["map", "export", "p"])).is(0, "", "a pipe");
+}
+
+#[test]
 fn exports_to_one_file_at_a_time_are_each_whole() {
     let yard = Yard::new();
     let whole = [large(&yard, "p"), large(&yard, "q")];
