@@ -109,14 +109,22 @@ impl Catalog {
         format!("{lines}crc32c {sum:08x}\n")
     }
 
-    /// Puts the catalog in place, durably: from then on the database exists.
+    /// Puts the catalog in place, durably: from then on the database exists. Refuses a comparator's name that is too
+    /// long for [`Catalog::read`].
     pub(crate) fn write(&self, directory: &Path) -> Result<()> {
+        let text = self.text();
+        if text.len() as u64 > CATALOG_BYTES_MAX {
+            return Err(Failure::invalid(format!(
+                "the comparator's name of {} bytes is too long; give it a shorter one",
+                self.comparator.len()
+            )));
+        }
         // Durable-order: the directory's name before what makes it a database; otherwise a crash may lose all that is
         // in it.
         sync_name(directory).map_err(|e| Failure::io("sync the name of", directory, &e))?;
         leveldb_files::keep_leveldb_out(directory)?;
         // Whole, because a name without text would be a damaged catalog.
-        small_files::place(directory, CATALOG_FILE_NEW, CATALOG_FILE, self.text().as_bytes())
+        small_files::place(directory, CATALOG_FILE_NEW, CATALOG_FILE, text.as_bytes())
     }
 }
 
@@ -270,6 +278,17 @@ mod tests {
             catalog(name).write(directory.path()).unwrap();
             assert_eq!(Catalog::read(directory.path()), Ok(Some(catalog(name))));
         }
+    }
+
+    #[test]
+    fn a_name_that_could_not_be_read_again_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let longest = vec![b'n'; CATALOG_BYTES_MAX as usize - catalog(b"").text().len()];
+        catalog(&longest).write(directory.path()).unwrap();
+        assert_eq!(Catalog::read(directory.path()), Ok(Some(catalog(&longest))));
+        let longer = [longest.as_slice(), b"n"].concat();
+        assert!(catalog(&longer).write(directory.path()).is_err_and(|e| e.to_string().contains("too long")));
+        assert_eq!(Catalog::read(directory.path()), Ok(Some(catalog(&longest))));
     }
 
     #[test]
