@@ -35,8 +35,8 @@ impl Flusher {
     /// The flusher of a pool that is opened with `config`. With `runs` false no thread calls [`Flusher::run`].
     pub(crate) fn new(config: &PoolConfig, runs: bool) -> Self {
         let (window, notes_all) = match config.durability {
-            // A write is seen in one window and flushed at the end of the next.
-            Durability::Sync => (config.nowait_within / 2, false),
+            // A write is seen in one window and flushed at the end of the next. Half, rounded up: zero means never.
+            Durability::Sync => (config.nowait_within - config.nowait_within / 2, false),
             Durability::Interval(_) => (Duration::from_millis(config.durability.milliseconds().into()), true),
         };
         let flushes = runs && !window.is_zero();
@@ -128,5 +128,25 @@ impl Flusher {
         // what was noted after `seen` has another window.
         let durable = log.commit.durable();
         self.notes_all || durable < seen || durable >= log.appended()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The window, and whether the flusher does without notes.
+    fn window(nowait_within: Duration) -> (Duration, bool) {
+        let flusher = Flusher::new(&PoolConfig { nowait_within, ..PoolConfig::default() }, true);
+        (flusher.window, flusher.noted.load(Ordering::Relaxed))
+    }
+
+    #[test]
+    fn only_a_limit_of_zero_means_never() {
+        let nanosecond = Duration::from_nanos(1);
+        assert_eq!(window(Duration::ZERO), (Duration::ZERO, true));
+        assert_eq!(window(nanosecond), (nanosecond, false));
+        assert_eq!(window(2 * nanosecond), (nanosecond, false));
+        assert!(window(Duration::MAX).0 >= Duration::MAX / 2);
     }
 }
