@@ -43,6 +43,8 @@ pub const UNDO_ENTRIES_MAX: u64 = 1 << 24;
 
 /// Bits of a counted word that hold the count; the others hold its check.
 const COUNT_BITS: u32 = 48;
+/// The largest count. Memory takes no entry after it; at 10 million entries a second it does not come within 300 days.
+pub(super) const COUNT_MAX: u64 = (1 << COUNT_BITS) - 1;
 /// Bits of an entry's place that hold the offset; the others hold the size, 0 for 8 bytes.
 const OFFSET_BITS: u32 = 56;
 
@@ -115,7 +117,7 @@ impl InPlaceLayout {
 
     /// The count of a counted word, 0 of one that was never stored; none of one that is damaged.
     pub(super) fn count_of(&self, word: u64) -> Option<u64> {
-        let count = word & ((1 << COUNT_BITS) - 1);
+        let count = word & COUNT_MAX;
         (word == 0 || word == self.counted(count)).then_some(count)
     }
 

@@ -12,7 +12,8 @@
 //! - With persistent caches (eADR) the order of stores is enough, and nothing is flushed or fenced.
 
 use super::layout::{
-    AT_CLEARED, ENTRY_BYTES, IN_ENTRY_COUNT, IN_ENTRY_CRC, IN_ENTRY_OLD, IN_ENTRY_PLACE, InPlaceLayout, Undo,
+    AT_CLEARED, COUNT_MAX, ENTRY_BYTES, IN_ENTRY_COUNT, IN_ENTRY_CRC, IN_ENTRY_OLD, IN_ENTRY_PLACE,
+    InPlaceLayout, Undo,
 };
 use crate::left_out::is_left_out;
 use crate::sync::{AtomicU64, Ordering, fence};
@@ -59,11 +60,13 @@ impl DurableUndo {
     /// Adds an entry; durable, and before every later store, when this returns. False if the log is full.
     fn append(&self, undo: Undo) -> bool {
         let len = self.len.load(Ordering::Relaxed);
-        if len == self.layout.entries {
+        let count = self.cleared() + len + 1;
+        // A larger count would spoil its own check, and the memory could not be opened again.
+        if len == self.layout.entries || count > COUNT_MAX {
             self.refused.store(1, Ordering::Relaxed);
             return false;
         }
-        let (at, count, place) = (self.layout.entry(len), self.cleared() + len + 1, undo.place());
+        let (at, place) = (self.layout.entry(len), undo.place());
         let store_count = || {
             self.region.store(at + IN_ENTRY_COUNT, self.layout.counted(count), Ordering::Release);
         };
@@ -133,5 +136,30 @@ impl DurableUndo {
             self.region.fence();
         }
         self.cleared.store(cleared, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::recover::read;
+    use super::*;
+    use mangrove_pool::Emulated;
+    use std::path::Path;
+
+    #[test]
+    fn an_entry_after_the_largest_count_is_refused() {
+        let layout = InPlaceLayout { bytes: 64, entries: 4, nonce: 77 };
+        let region = Emulated::region(1 << 20).unwrap();
+        layout.write(&region).unwrap();
+        let undo = DurableUndo::new(region, layout, false, COUNT_MAX - 2);
+        undo.forget(0);
+        for _ in 0..2 {
+            assert!(undo.log_previous(layout.data(), 8, 5));
+        }
+        assert!(!undo.log_previous(layout.data(), 8, 5) && undo.has_refused());
+        assert_eq!(read(&undo.region, &layout, Path::new("p")).unwrap().entries.len(), 2);
+        undo.clear();
+        let found = read(&undo.region, &layout, Path::new("p")).unwrap();
+        assert_eq!((found.cleared, found.entries.len()), (COUNT_MAX, 0));
     }
 }
