@@ -180,6 +180,16 @@ fn an_operator_new_that_does_not_call_malloc_is_refused() {
     says(&output(&program, &["malloc"], &state), 0, "3 there");
 }
 
+#[test]
+fn memory_of_libc_past_the_librarys_malloc_is_refused() {
+    let scratch = tempfile::tempdir().expect("a scratch directory");
+    let program = compile("c/past_malloc.c", scratch.path(), "past_libc", &[]);
+    let state = scratch.path().join("s");
+    says(&output(&program, &["malloc"], &state), 0, "1 there");
+    says(&output(&program, &["libc"], &state), 3, "call malloc, or name the caller");
+    says(&output(&program, &["malloc"], &state), 0, "2 there");
+}
+
 fn preloaded(library: &Path) -> String {
     format!("{}:{}", libraries().join("libmangrove_app.so").display(), library.display())
 }

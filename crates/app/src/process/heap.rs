@@ -124,6 +124,11 @@ pub(crate) fn next_malloc() -> *const c_void {
     next(MALLOC) as *const c_void
 }
 
+/// The addresses of those that give memory.
+pub(crate) fn makers() -> [usize; 6] {
+    [MALLOC, CALLOC, REALLOC, MEMALIGN, POSIX_MEMALIGN, ALIGNED_ALLOC].map(next)
+}
+
 type Malloc = unsafe extern "C" fn(usize) -> *mut c_void;
 type Two = unsafe extern "C" fn(usize, usize) -> *mut c_void;
 type Realloc = unsafe extern "C" fn(*mut c_void, usize) -> *mut c_void;

@@ -328,6 +328,15 @@ pub(crate) fn check() -> Result<(), String> {
 pub(crate) fn refused() -> Vec<(usize, &'static str)> {
     const KEY: &str = "it makes a key for thread-specific data by tss_create, and no later start has that key; use pthread_key_create, or make it before opening";
     const NEW: &str = "it makes memory by an allocator's own operator new, which does not call malloc, so that memory would not be durable; link libstdc++ before that allocator, or name it before it in LD_PRELOAD";
+    const PAST: &str = "it makes memory by the process's own malloc, past that of libmangrove_app (as __libc_malloc, or from a library that was loaded with RTLD_DEEPBIND), so that memory would not be durable; call malloc, or name the caller by mangrove_app_native";
+    const LIBCS: [&CStr; 6] = [
+        c"__libc_malloc",
+        c"__libc_calloc",
+        c"__libc_realloc",
+        c"__libc_memalign",
+        c"__libc_valloc",
+        c"__libc_pvalloc",
+    ];
     const OPERATORS: [&CStr; 8] = [
         c"_Znwm",
         c"_Znam",
@@ -343,6 +352,9 @@ pub(crate) fn refused() -> Vec<(usize, &'static str)> {
     let allocator = module_of(heap::next_malloc()).0;
     let past = OPERATORS.map(find).into_iter().filter(|&f| !f.is_null() && module_of(f).0 == allocator);
     let mut all: Vec<_> = past.map(|f| (f as usize, NEW)).collect();
+    // Untracked, this library itself calls the next ones.
+    let others = heap::makers().into_iter().chain(LIBCS.map(|name| find(name) as usize));
+    all.extend(others.filter(|&f| f != 0).map(|f| (f, PAST)));
     all.push((find(c"tss_create") as usize, KEY));
     all
 }

@@ -1,4 +1,5 @@
-/* past_malloc STATE malloc|new: one more element of a list, made by malloc or by operator new.
+/* past_malloc STATE malloc|new|libc: one more element of a list, made by malloc, by operator new, or by libc's own name
+ * of its malloc.
  * With -DALLOCATOR: a library with a malloc of its own, whose operator new does not call malloc. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,7 +39,8 @@ int main(int argc, char **argv) {
     mangrove_app_client *client;
     int there = 0;
     if (argc != 3) return 9;
-    void *new = strcmp(argv[2], "new") == 0 ? dlsym(RTLD_DEFAULT, "_Znwm") : NULL;
+    const char *past = strcmp(argv[2], "new") == 0 ? "_Znwm" : strcmp(argv[2], "libc") == 0 ? "__libc_malloc" : NULL;
+    void *new = past == NULL ? NULL : dlsym(RTLD_DEFAULT, past);
     if (mangrove_app_open(argv[1], NULL, &callbacks, &app) != MANGROVE_APP_OK ||
         mangrove_app_client_new(app, &client) != MANGROVE_APP_OK) {
         fprintf(stderr, "%s\n", mangrove_app_last_error());
