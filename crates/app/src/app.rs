@@ -86,8 +86,11 @@ pub unsafe extern "C" fn mangrove_app_open(
             unsafe { put_out(out, std::ptr::null_mut()) };
             // SAFETY: made above, and by contract not used any more.
             let app = unsafe { Box::from_raw(app) };
+            let mangrove_app { runtime, serving, .. } = *app;
+            // A server for which on_recover has listened holds the runtime.
+            drop(serving);
             // The caller gets the first error.
-            let _ = app.runtime.into_inner().map(Runtime::close);
+            let _ = runtime.into_inner().map(Runtime::close);
         }
         opened
     })

@@ -9,6 +9,9 @@ static mangrove_app *app, *twin;
 static mangrove_app_client *client, *second;
 static int nested[8];
 static long counter;
+static char *kept;
+/* Where on_recover listens; empty: nowhere. */
+static char address[108];
 
 static int init_state(void *user) {
     CHECK(user == &answer);
@@ -19,7 +22,17 @@ static int init_state(void *user) {
 static int on_recover(void *user) {
     CHECK(user == &answer);
     recovered++;
+    if (address[0] != '\0') OK(mangrove_app_listen(app, address));
     return answer;
+}
+
+static ptrdiff_t deserialize(void *ctx, const void *input, size_t len) {
+    (void)ctx, (void)input;
+    return (ptrdiff_t)len;
+}
+
+static void get_response(void *ctx, mangrove_app_response *response) {
+    (void)ctx, (void)response;
 }
 
 static void process(void *ctx) {
@@ -55,6 +68,7 @@ static void read_counter(void *ctx) {
 
 static void set_root(void *ctx) {
     *mangrove_app_root(app, 15) = ctx;
+    kept = strdup("kept");
 }
 
 int main(int argc, char **argv) {
@@ -150,10 +164,19 @@ int main(int argc, char **argv) {
     ANSWERS(MANGROVE_APP_ERR_REFUSED, mangrove_app_open(state, NULL, &callbacks, &app));
     SAYS("on_recover returned 9");
     CHECK(recovered == 1);
+    /* Nor one that has listened; and what the variables point to is there until the process ends, as after closing. */
+    CHECK((size_t)snprintf(address, sizeof address, "unix:%s.socket", state) < sizeof address);
+    callbacks.deserialize = deserialize;
+    callbacks.get_response = get_response;
+    kept = NULL;
+    ANSWERS(MANGROVE_APP_ERR_REFUSED, mangrove_app_open(state, NULL, &callbacks, &app));
+    SAYS("on_recover returned 9");
+    CHECK(app == NULL && recovered == 2 && strcmp(kept, "kept") == 0);
+    address[0] = '\0';
     answer = 0;
     counter = 0;
     OK(mangrove_app_open(state, NULL, &callbacks, &app));
-    CHECK(recovered == 2 && counter == 44 && !mangrove_app_is_new(app));
+    CHECK(recovered == 3 && counter == 44 && !mangrove_app_is_new(app));
     CHECK(*mangrove_app_root(app, 15) == (void *)77);
     OK(mangrove_app_close(app));
     return 0;
