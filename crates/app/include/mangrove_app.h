@@ -540,6 +540,8 @@ void mangrove_app_will_write(const void *ptr,
 // forked child. A crash before the commit: nothing of the batch is there. Complexity: that of f, plus the
 // tracking; no system call.
 // Threads: any, but one has the batch open at a time, from its first call to the commit.
+// A thread that ends before the commit ends the batch: nothing of it is committed, and every later call
+// returns MANGROVE_APP_ERR_BROKEN.
 mangrove_app_status mangrove_app_batch_call(const mangrove_app *app,
                                             void (*f)(void *ctx),
                                             void *ctx);

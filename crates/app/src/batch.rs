@@ -16,6 +16,8 @@ use std::ffi::c_void;
 /// forked child. A crash before the commit: nothing of the batch is there. Complexity: that of f, plus the
 /// tracking; no system call.
 /// Threads: any, but one has the batch open at a time, from its first call to the commit.
+/// A thread that ends before the commit ends the batch: nothing of it is committed, and every later call
+/// returns MANGROVE_APP_ERR_BROKEN.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mangrove_app_batch_call(
     app: *const mangrove_app,

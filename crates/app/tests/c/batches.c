@@ -216,6 +216,24 @@ static void *hold_a_batch(void *ctx) {
     return NULL;
 }
 
+static void *leave_a_batch(void *ctx) {
+    OK(mangrove_app_batch_call(app, push, ctx));
+    return NULL;
+}
+
+static void left_by_a_thread(void) {
+    uint64_t number = 7;
+    mangrove_app_client *client;
+    pthread_t thread;
+    /* Without an end of the batch the calls wait. */
+    alarm(300);
+    OK(mangrove_app_client_new(app, &client));
+    CHECK(pthread_create(&thread, NULL, leave_a_batch, &number) == 0 && pthread_join(thread, NULL) == 0);
+    ANSWERS(MANGROVE_APP_ERR_BROKEN, mangrove_app_cmd(client, &number));
+    SAYS("without committing it");
+    ANSWERS(MANGROVE_APP_ERR_BROKEN, mangrove_app_read(client, in_read, &number));
+}
+
 static void misuse(void) {
     uint64_t ticket = 9, number = 7;
     mangrove_app_client *client;
@@ -393,6 +411,8 @@ int main(int argc, char **argv) {
         OK(mangrove_app_close(app));
     } else if (strcmp(how, "misuse") == 0) {
         misuse();
+    } else if (strcmp(how, "left") == 0) {
+        left_by_a_thread();
     } else if (strcmp(how, "native") == 0) {
         OK(mangrove_app_batch_call(app, push_and_answer, &number));
         OK(mangrove_app_batch_commit(app, &ticket));

@@ -19,6 +19,11 @@ fn wrong_calls_get_a_status_and_a_sentence() {
 }
 
 #[test]
+fn a_batch_whose_thread_ends_ends_with_it() {
+    runs("left");
+}
+
+#[test]
 fn named_functions_run_natively_inside_commands() {
     runs("native");
 }

@@ -418,6 +418,17 @@ impl BatchExecutor {
         self.commit(writes)
     }
 
+    /// Ends the open batch without a commit: memory holds what nothing will make durable.
+    ///
+    /// # Safety
+    /// The caller is alone since the batch was opened.
+    pub(crate) unsafe fn lose_batch(&self, error: Error) {
+        // SAFETY: the caller is alone.
+        let writes = unsafe { &mut *self.writes.get() };
+        writes.clear();
+        self.fail(error);
+    }
+
     /// Gives the backing up, whatever was committed.
     pub(crate) fn give_up(mut self) {
         if let Some(backing) = self.backing.take() {

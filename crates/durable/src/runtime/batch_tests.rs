@@ -11,8 +11,8 @@ use mangrove_testkit::process::in_child;
 use mangrove_tracker::will_write;
 use std::ffi::c_void;
 use std::os::fd::RawFd;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 /// A moment that is long enough for what must not happen.
@@ -30,7 +30,7 @@ fn cells() -> &'static mut [u64; 32] {
     &mut Box::leak(Box::new(Aligned([0; 32]))).0
 }
 
-fn call(runtime: &Runtime, cell: &mut u64) -> crate::Result<()> {
+fn call(runtime: &Arc<Runtime>, cell: &mut u64) -> crate::Result<()> {
     unsafe { runtime.batch_call(increment, std::ptr::from_mut(cell).cast()) }
 }
 
@@ -331,6 +331,29 @@ fn a_forked_child_waits_for_no_batch_of_its_parent() {
     assert_eq!(status, 0);
     fake.hold(false);
     runtime.batch_wait(ticket).unwrap();
+}
+
+#[test]
+fn a_thread_that_ends_with_a_batch_open_makes_nobody_wait() {
+    let (runtime, fake) = fake_runtime(true);
+    let [a, ..] = cells();
+    let at = std::ptr::from_mut(a).addr();
+    let opener = Arc::clone(&runtime);
+    let open = move || unsafe { opener.batch_call(increment, at as *mut c_void) }.unwrap();
+    std::thread::spawn(open).join().unwrap();
+    let (tell, told) = mpsc::channel();
+    let other = Arc::clone(&runtime);
+    std::thread::spawn(move || {
+        let mut client = other.client().unwrap();
+        let written = unsafe { client.write(increment, &[at as *mut c_void]) };
+        let errors = [written.unwrap_err(), client.read(|| ()).unwrap_err()];
+        tell.send(errors.map(|error| (matches!(error, Error::Broken { .. }), error.to_string()))).unwrap();
+    });
+    for (is_broken, text) in told.recv_timeout(Duration::from_secs(300)).unwrap() {
+        assert!(is_broken && text.contains("without committing it"), "{text}");
+    }
+    assert!(!runtime.has_open_batch() && runtime.batch_commit().is_err());
+    assert_eq!((*a, fake.groups()), (1, 0));
 }
 
 #[test]

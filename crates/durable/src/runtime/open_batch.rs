@@ -2,11 +2,14 @@
 //!
 //! Invariants:
 //! 1. At most one thread has the batch open; only that thread runs commands into it, and ends it.
-//! 2. The thread that has it open holds the combiner.
+//! 2. The thread that has it open holds the combiner. A thread that ends lets go: its batch is lost, and everything
+//!    later fails.
 
 use crate::{Error, Result};
 use mangrove_sys::thread_mark;
+use std::cell::RefCell;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 
 /// The owner of the open batch, and how many calls it has made.
 #[derive(Debug, Default)]
@@ -60,6 +63,45 @@ impl OpenBatch {
         // Relaxed: as in `take`.
         self.owner.store(0, Ordering::Relaxed);
     }
+}
+
+/// A state whose open batch can be lost.
+pub(crate) trait LosesBatch: Send + Sync {
+    /// The calling thread ends, with a batch open perhaps.
+    fn lose_batch(&self);
+}
+
+/// The states of which the thread has a batch open, for its end.
+struct Opened(RefCell<Vec<Weak<dyn LosesBatch>>>);
+
+impl Drop for Opened {
+    fn drop(&mut self) {
+        // SAFETY: ask for numbers.
+        let (thread, process) = unsafe { (libc::syscall(libc::SYS_gettid), libc::getpid()) };
+        if thread == libc::c_long::from(process) {
+            // The process ends, most likely.
+            return;
+        }
+        for state in self.0.take().iter().filter_map(Weak::upgrade) {
+            state.lose_batch();
+        }
+    }
+}
+
+thread_local! {
+    static OPENED: Opened = const { Opened(RefCell::new(Vec::new())) };
+}
+
+/// Notes that the calling thread has a batch open.
+pub(crate) fn note_opened<S: LosesBatch + 'static>(state: &Arc<S>) {
+    let state: Weak<S> = Arc::downgrade(state);
+    // Unless its thread-local variables are destroyed already.
+    let _ = OPENED.try_with(|open| open.0.borrow_mut().push(state));
+}
+
+/// Notes that it has ended it.
+pub(crate) fn note_ended<S>(state: &S) {
+    let _ = OPENED.try_with(|open| open.0.borrow_mut().retain(|one| !std::ptr::addr_eq(one.as_ptr(), state)));
 }
 
 /// The error for a thread that is not the owner.

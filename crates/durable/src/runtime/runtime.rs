@@ -7,7 +7,9 @@ use crate::runtime::backing::Backing;
 use crate::runtime::batch::{BatchExecutor, Command, Job};
 use crate::runtime::combiner::Combiner;
 use crate::runtime::notifier::Notifier;
-use crate::runtime::open_batch::{OpenBatch, another_thread, commit_first, forked, nothing_open};
+use crate::runtime::open_batch::{
+    LosesBatch, OpenBatch, another_thread, commit_first, forked, note_ended, note_opened, nothing_open,
+};
 use crate::runtime::slots::ClientSlot;
 use crate::stat::{Stat, StateCounts};
 use crate::{Error, Options, Result};
@@ -440,15 +442,17 @@ impl Runtime {
     ///
     /// # Errors
     /// `Poisoned` and `Broken` are final: the batch is gone, and nothing of it is committed. `Nested`: called from
-    /// inside a command or a read. `Batch`: another thread has a batch open, or this is a forked child.
+    /// inside a command or a read. `Batch`: another thread has a batch open, or this is a forked child. If the thread
+    /// ends before the commit, the batch is gone, too, and later calls of other threads return `Broken`.
     ///
     /// # Safety
     /// `command` is sound to call with `arg` while no other command or read runs.
     #[inline]
-    pub unsafe fn batch_call(&self, command: Command, arg: *mut c_void) -> Result<()> {
+    pub unsafe fn batch_call(self: &Arc<Self>, command: Command, arg: *mut c_void) -> Result<()> {
         self.may_use_batch()?;
         if !self.batch.is_mine() {
             self.open_batch()?;
+            note_opened(self);
         }
         // SAFETY: the batch keeps this thread alone; the rest is passed on.
         match unsafe { self.executor.call_in_batch(command, arg) } {
@@ -517,6 +521,7 @@ impl Runtime {
     }
 
     fn end_batch(&self) {
+        note_ended(self);
         self.batch.end();
         self.combiner.let_go();
     }
@@ -637,6 +642,19 @@ impl Runtime {
         drop(Arc::get_mut(&mut this).ok_or_else(alive)?.notifier.take());
         let runtime = Arc::into_inner(this).ok_or_else(alive)?;
         runtime.executor.close()
+    }
+}
+
+impl LosesBatch for Runtime {
+    fn lose_batch(&self) {
+        // A command that ends the process stays alone; in a forked child the batch is the parent's.
+        if self.may_use_batch().is_err() || !self.batch.is_mine() {
+            return;
+        }
+        let what = "the thread that had a batch open ended without committing it".into();
+        // SAFETY: the batch keeps this thread alone.
+        unsafe { self.executor.lose_batch(Error::Broken { what }) };
+        self.end_batch();
     }
 }
 
