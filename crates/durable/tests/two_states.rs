@@ -1,7 +1,8 @@
-//! Two states in one process: what one does leaves nothing in the other.
+//! Two states in one process: what one does leaves nothing in the other. Nor does what the process has.
 
-use mangrove_durable::{Allocator, Durable, Error};
+use mangrove_durable::{Allocator, Client, Durable, Error, Medium, Options, Runtime, TrackerChoice};
 use std::collections::BTreeMap;
+use std::ffi::c_void;
 
 #[global_allocator]
 static ALLOCATOR: Allocator = Allocator::new();
@@ -32,4 +33,25 @@ fn a_write_that_asks_another_state_is_refused_and_leaves_nothing_of_it_in_its_ow
     assert_eq!(look(), 1);
     third.close().expect("closes");
     other.close().expect("closes");
+}
+
+unsafe extern "C" fn drop_clients(arg: *mut c_void) {
+    // SAFETY: the test passes its clients, alone.
+    unsafe { &mut *arg.cast::<Vec<Client>>() }.clear();
+}
+
+#[test]
+fn a_client_that_a_command_drops_leaves_nothing_in_the_state() {
+    let scratch = tempfile::tempdir().expect("a scratch directory");
+    let options = Options::new().tracker(TrackerChoice::Explicit).self_contained(true).medium(Medium::File);
+    // SAFETY: without an initialisation.
+    let runtime = unsafe { Runtime::open(scratch.path().join("one"), &options, None) }.expect("opens");
+    let mut client = runtime.client().expect("a client");
+    let mut clients: Vec<_> = (0..20).map(|_| runtime.client().expect("a client")).collect();
+    let before = runtime.arena().expect("no command runs").blocks;
+    // SAFETY: the command takes these clients, which wait here.
+    unsafe { client.write_durable(drop_clients, &[(&raw mut clients).cast()]) }.expect("written");
+    assert_eq!((clients.len(), runtime.arena().expect("no command runs").blocks), (0, before));
+    drop(client);
+    runtime.close().expect("closes");
 }

@@ -147,6 +147,8 @@ impl<J> SlotTable<J> {
             return Some(self.get(number));
         }
         let number = self.len.load(Ordering::Relaxed);
+        // For all slots: giving one back allocates nothing. It may happen in a command, whose memory is the state's.
+        free.reserve(number + 1);
         let (block, _) = place(number);
         let cell = self.blocks.get(block)?;
         cell.get_or_init(|| {
