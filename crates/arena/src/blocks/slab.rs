@@ -87,12 +87,27 @@ impl ArenaHeap {
         let span = view.span_of(w, page)?;
         let first_block = view.address(page);
         if !self.provide(page, u64::from(CLASSES[class].pages)) {
-            return Ok(std::ptr::null_mut());
+            return self.slab_alloc_after(w, class, page);
         }
         if W::ALONE {
             self.current[class] = Current { span, first_block, page };
         }
         self.slab_take(w, class, span, page, first_block)
+    }
+
+    /// A block of a slab that comes after the one at `page` in its list, for which the medium has no space. Null when
+    /// it has none for any of them. O(slabs of the list).
+    #[cold]
+    fn slab_alloc_after<W: Words>(&mut self, w: &mut W, class: usize, page: u64) -> Result<*mut u8, W::Stop> {
+        let view = self.view;
+        let mut span = view.span_of(w, page)?;
+        while let Some(page) = w.load(span.next())?.checked_sub(1) {
+            span = view.span_of(w, page)?;
+            if self.provide(page, u64::from(CLASSES[class].pages)) {
+                return self.slab_take(w, class, span, page, view.address(page));
+            }
+        }
+        Ok(std::ptr::null_mut())
     }
 
     /// Gives the handle's empty list of `class` a slab. Returns false when the region is full.

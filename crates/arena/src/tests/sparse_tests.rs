@@ -305,3 +305,22 @@ fn a_full_medium_gives_a_longer_run_that_has_its_space() {
     assert_eq!(at, long, "the free run of 20 pages at {short:#x} has no space, that of 200 has");
     assert_eq!(world.heap.check(), Vec::<String>::new());
 }
+
+#[test]
+fn a_full_medium_gives_a_block_of_another_slab_that_has_its_space() {
+    let mut world = World::new(1);
+    let slots = CLASSES[class_of(1_056)].slots as usize;
+    let blocks: Vec<_> = (0..2 * slots).map(|_| world.heap.alloc(&mut Ignored, 1_056) as usize).collect();
+    let (first, second) = blocks.split_at(slots);
+    // The second slab becomes empty, and stays before the first one in their list.
+    for &block in second.iter().chain(&first[..1]) {
+        world.heap.free(&mut Ignored, block).unwrap();
+    }
+    world.take_free_pages();
+    world.medium.is_full.store(true, Ordering::Relaxed);
+    let mut alloc = || world.heap.alloc(&mut Ignored, 1_056) as usize;
+    assert_eq!([alloc(), alloc()], [first[0], 0], "the empty slab has no space, the other one has");
+    world.medium.is_full.store(false, Ordering::Relaxed);
+    assert!(second.contains(&alloc()));
+    assert_eq!(world.heap.check(), Vec::<String>::new());
+}
