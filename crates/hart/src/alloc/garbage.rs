@@ -50,9 +50,11 @@ impl Garbage {
 
     /// Sleeps until `at` bytes have been freed since the map was opened, or `has_ended`.
     pub(crate) fn wait(&self, at: u64, has_ended: impl Fn() -> bool) {
-        self.look_at.store(at, Ordering::SeqCst);
         loop {
             let ticket = self.wake.ticket();
+            // After the ticket, and again after each event: a writer that was to end an earlier sleep may take this one
+            // for it, long before so much was freed, and would leave no writer to wake the thread.
+            self.look_at.store(at, Ordering::SeqCst);
             if has_ended() || self.freed() >= at {
                 break;
             }
@@ -83,6 +85,7 @@ impl Garbage {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::cell::Cell;
     use std::sync::atomic::AtomicBool;
 
     #[test]
@@ -98,5 +101,24 @@ mod tests {
             sleeper.join().unwrap();
             garbage.pause(Duration::from_secs(3600), || ended.load(Ordering::Relaxed));
         });
+    }
+
+    /// Of two writers that free enough, the second may be as late as the next sleep.
+    #[test]
+    fn a_writer_that_comes_late_for_one_sleep_does_not_make_the_next_endless() {
+        let (garbage, looks) = (Garbage::new(), Cell::new(0));
+        garbage.add(100);
+        garbage.wait(100, || false);
+        garbage.wait(200, || {
+            let look = looks.replace(looks.get() + 1);
+            // The rest of the late writer's `add`; its event ends the sleep that follows.
+            if look == 0 {
+                garbage.look_now();
+            }
+            let wakes = garbage.look_at.load(Ordering::SeqCst);
+            assert!(look == 0 || wakes == 200, "no writer would wake the thread any more");
+            look > 0
+        });
+        assert_eq!(looks.get(), 2);
     }
 }
