@@ -111,7 +111,6 @@ pub(super) fn run(c: &mut MapBench<'_>) -> anyhow::Result<()> {
             progress.done();
         }
     }
-    c.report
-        .note("Deletes: only Mangrove is told to compact; the other stores do what they do by themselves.");
+    c.report.note("Deletes: the last row is of the stores that have a command to compact.");
     Ok(())
 }
