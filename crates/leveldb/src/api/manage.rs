@@ -5,7 +5,7 @@ use crate::api::options::leveldb_options_t;
 use crate::bytes::path;
 use crate::engine::catalog;
 use crate::engine::catalog::{Catalog, DirectoryLock, RecordEngine};
-use crate::engine::engine::EngineRequest;
+use crate::engine::engine::{EngineRequest, StorageEngine};
 use crate::engine::salvage;
 use crate::engine::tree_engine;
 use crate::order::NamedOrder;
@@ -126,30 +126,29 @@ fn repair(directory: &Path, order: &NamedOrder) -> Result<()> {
             String::from_utf8_lossy(&order.name)
         )));
     }
-    match verify(directory, &catalog, order, lock, is_new) {
+    // While the engine has the lock: without it another process could remove the database, or make one, meanwhile.
+    let _engine = match verify(directory, &catalog, order, lock) {
         Err(failure) if failure.is_damage() && catalog.engine == RecordEngine::Map => {
             let lock = catalog::lock(directory)?;
             salvage::replace_pool(directory)?;
-            verify(directory, &catalog, order, lock, is_new)
+            verify(directory, &catalog, order, lock)?
         }
-        verified => verified,
-    }
+        verified => verified?,
+    };
+    if is_new { catalog.write(directory) } else { Ok(()) }
 }
 
-/// Opens the database and compares every record with its checksums. A catalog that `is_new` is written then.
+/// Opens the database and compares every record with its checksums.
 fn verify(
     directory: &Path,
     catalog: &Catalog,
     order: &NamedOrder,
     lock: DirectoryLock,
-    is_new: bool,
-) -> Result<()> {
+) -> Result<Box<dyn StorageEngine>> {
     let (engine, _) = open_engine(directory, catalog, order, EngineRequest::Existing, lock)?;
     match engine.check()?.first() {
         Some(first) => Err(Failure::corruption(first.clone())),
-        // The engine has the lock. Without it another process could remove the database, or make one, meanwhile.
-        None if is_new => catalog.write(directory),
-        None => Ok(()),
+        None => Ok(engine),
     }
 }
 
