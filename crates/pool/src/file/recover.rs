@@ -339,8 +339,7 @@ impl Recovered {
     pub(crate) fn into_reader(self) -> (Reservation, u64, Vec<String>) {
         let files = [&self.files.image, &self.files.sums, &self.log_file].map(PoolFile::unread);
         let recent = self.recent.iter().map(LeftRecent::unread);
-        let unread: Vec<_> = files.into_iter().chain(recent).flatten().collect();
-        (self.memory, self.grown, self.notes.into_notes(unread.into_iter()))
+        (self.memory, self.grown, self.notes.into_notes(files.into_iter().chain(recent).flatten()))
     }
 
     /// Does the same for a pool opened read-only: refuses a log with a hole.
