@@ -110,14 +110,13 @@ fn the_build_of_the_wheel_refuses_a_word_that_it_does_not_know() {
     finish(run).is(2, "'tset' is none of wheel, test, versions, bench", "python/run");
 }
 
-/// A Makefile in a tree of its own, with scripts that do nothing, and a cargo with this script.
-fn make(yard: &Yard, cargo: &str, goal: &str) -> Command {
+/// The Makefile in a tree of its own, with scripts that do nothing.
+fn make(yard: &Yard, goal: &str) -> Command {
     fs::copy(format!("{ROOT}/Makefile"), yard.path("Makefile")).unwrap();
     let scripts = ["setup", "install-command.sh", "install.sh"].map(|name| (name, ""));
     programs(&yard.path("scripts"), &scripts);
-    programs(&yard.path("bin"), &[("cargo", cargo)]);
     let mut make = Command::new("make");
-    make.args(["-s", goal, "CARGO=bin/cargo"]).current_dir(yard.path(""));
+    make.args(["-s", goal]).current_dir(yard.path(""));
     for name in ["MAKEFLAGS", "MFLAGS", "MAKELEVEL", "CARGO_TARGET_DIR"] {
         make.env_remove(name);
     }
@@ -128,10 +127,11 @@ fn make(yard: &Yard, cargo: &str, goal: &str) -> Command {
 #[test]
 fn make_tells_cargo_where_to_build() {
     let yard = Yard::new();
+    programs(&yard.path("bin"), &[("cargo", "printf '<%s>' \"$CARGO_TARGET_DIR\"")]);
     for goal in ["build", "install", "clean"] {
         for (given, place) in [(None, "target"), (Some("a target"), "a target")] {
-            let mut make = make(&yard, "printf '<%s>' \"$CARGO_TARGET_DIR\"", goal);
-            make.envs(given.map(|given| ("CARGO_TARGET_DIR", given)));
+            let mut make = make(&yard, goal);
+            make.arg("CARGO=bin/cargo").envs(given.map(|given| ("CARGO_TARGET_DIR", given)));
             let said = finish(make);
             said.is(0, "", goal);
             assert_eq!(out(&said), format!("<{place}>"), "{goal}");
@@ -142,20 +142,15 @@ fn make_tells_cargo_where_to_build() {
 #[test]
 fn make_serves_a_directory_with_a_space_or_a_tilde() {
     let yard = Yard::new();
-    fs::copy(format!("{ROOT}/Makefile"), yard.path("Makefile")).unwrap();
-    programs(&yard.path("scripts"), &[("setup", "")]);
     programs(&yard.path("crates/redis/scripts"), &[("ready", "")]);
     programs(&yard.path("a target/release"), &[("mangrove", "printf '<%s>' \"$@\"")]);
     for (goal, begin, end) in
         [("redis", "<redis>", "<--port><7000>"), ("redis-update", "<redis><update>", "")]
     {
         for (given, place) in [("~/a  state", "/home dir/a  state"), ("/a state", "/a state"), ("a", "a")] {
-            let mut make = Command::new("make");
-            make.args(["-s", goal, "CARGO=true", "REDIS_PORT=7000", &format!("REDIS_DIR={given}")]);
-            make.current_dir(yard.path("")).env("HOME", "/home dir").env("CARGO_TARGET_DIR", "a target");
-            for name in ["MAKEFLAGS", "MFLAGS", "MAKELEVEL"] {
-                make.env_remove(name);
-            }
+            let mut make = make(&yard, goal);
+            make.args(["CARGO=true", "REDIS_PORT=7000", &format!("REDIS_DIR={given}")]);
+            make.env("HOME", "/home dir").env("CARGO_TARGET_DIR", "a target");
             let said = finish(make);
             said.is(0, "", goal);
             assert_eq!(out(&said), format!("{begin}<--dir><{place}>{end}"));
