@@ -14,7 +14,8 @@ import mangrove
 from test_map import Case
 
 
-# What every program that a test runs has: strace, attached to each of its threads, that changes these system calls.
+# What every program that a test runs has: strace, attached to each of its threads, that changes these system calls; and
+# whether a thread is in pwrite64, which strace may hold.
 TRACE = """
 def trace(calls, change):
     import glob, os, pathlib, subprocess, time
@@ -25,6 +26,16 @@ def trace(calls, change):
               for status in glob.glob("/proc/self/task/*/status")):
         time.sleep(0.05)
     return tracer
+
+def is_write_held():
+    import glob, pathlib
+    PWRITE64 = "18"
+    def is_held(thread):
+        try:
+            return pathlib.Path(thread).read_text().split()[0] == PWRITE64
+        except OSError:
+            return False
+    return any(is_held(thread) for thread in glob.glob("/proc/self/task/*/syscall"))
 """
 
 
@@ -500,16 +511,9 @@ class Interrupted(Case):
             self.skipTest("strace cannot trace here")
         child = python(
             """
-            import faulthandler, glob, mangrove, os, pathlib, signal, sys, threading, warnings
+            import faulthandler, mangrove, os, signal, sys, threading, warnings
             pool = sys.argv[1]
             warnings.simplefilter("ignore")
-            PWRITE64 = "18"
-
-            def is_held(thread):
-                try:
-                    return pathlib.Path(thread).read_text().split()[0] == PWRITE64
-                except OSError:
-                    return False
 
             def put():
                 faulthandler.dump_traceback_later(200, exit=True)
@@ -518,7 +522,7 @@ class Interrupted(Case):
                 tracer = trace("pwrite64", "delay_enter=300000000")
 
                 def release(*_):
-                    if any(is_held(thread) for thread in glob.glob("/proc/self/task/*/syscall")):
+                    if is_write_held():
                         tracer.terminate()
 
                 signal.signal(signal.SIGALRM, release)
@@ -552,21 +556,14 @@ class Interrupted(Case):
             self.skipTest("strace cannot trace here")
         child = python(
             """
-            import faulthandler, glob, mangrove, os, pathlib, signal, sys, warnings
+            import faulthandler, mangrove, os, signal, sys, warnings
             pool = sys.argv[1]
             warnings.simplefilter("ignore")
-            PWRITE64 = "18"
             once, child = iter([True]), None
-
-            def is_held(thread):
-                try:
-                    return pathlib.Path(thread).read_text().split()[0] == PWRITE64
-                except OSError:
-                    return False
 
             def fork(*_):
                 global child
-                held = any(is_held(thread) for thread in glob.glob("/proc/self/task/*/syscall"))
+                held = is_write_held()
                 if held and next(once, False):
                     child = os.fork()
                     if child:
@@ -627,21 +624,14 @@ class Interrupted(Case):
             self.skipTest("strace cannot trace here")
         child = python(
             """
-            import glob, mangrove, pathlib, sys, threading, time
+            import mangrove, sys, threading, time
             m = mangrove.Map(sys.argv[1])
             m[b"a"] = b"1"
             snapshot = m.snapshot()
             del m
-            PWRITE64 = "18"
-
-            def is_held(thread):
-                try:
-                    return pathlib.Path(thread).read_text().split()[0] == PWRITE64
-                except OSError:
-                    return False
 
             def release(tracer):
-                while not any(is_held(thread) for thread in glob.glob("/proc/self/task/*/syscall")):
+                while not is_write_held():
                     time.sleep(0.01)
                 tracer.terminate()
                 tracer.wait()
