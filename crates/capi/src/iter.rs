@@ -102,8 +102,7 @@ pub(crate) unsafe fn removal_bounds(range: *const mangrove_range) -> Result<Boun
     // SAFETY: as above.
     let bounds = unsafe { range_bounds(range) }?;
     let has_start = match &bounds.0 {
-        Bound::Included(key) => !key.is_empty(),
-        Bound::Excluded(_) => true,
+        Bound::Included(key) | Bound::Excluded(key) => !key.is_empty(),
         Bound::Unbounded => false,
     };
     if has_start || bounds.1 != Bound::Unbounded || everything {

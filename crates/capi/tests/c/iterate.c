@@ -160,6 +160,8 @@ static void snapshots_stand_still(mangrove_map *map) {
         ANSWERS(MANGROVE_ERR_INVALID_ARGUMENT, mangrove_map_delete_range(map, &prefix, &removed));
         prefix.flags = 0;
         ANSWERS(MANGROVE_ERR_INVALID_ARGUMENT, mangrove_map_delete_range(map, &prefix, &removed));
+        prefix.flags = MANGROVE_RANGE_START_EXCLUDED;
+        ANSWERS(MANGROVE_ERR_INVALID_ARGUMENT, mangrove_map_delete_range(map, &prefix, &removed));
         CHECK(records_of(map) == before && before > 0);
         everything.flags = MANGROVE_RANGE_EVERYTHING | MANGROVE_RANGE_PREFIX;
         ANSWERS(MANGROVE_ERR_INVALID_ARGUMENT, mangrove_map_delete_range(map, &everything, &removed));
