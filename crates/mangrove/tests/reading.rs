@@ -1,6 +1,7 @@
 //! Walks, snapshots and backups while writers run: each shows one instant.
 
-use mangrove::{Batch, Error, Map};
+use mangrove::{Batch, Error, Map, Medium};
+use mangrove_pool::{Fault, FaultKind, Faulty, FaultyOperation, OsStorage};
 use std::fs::Permissions;
 use std::ops::ControlFlow;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -55,6 +56,29 @@ fn a_walk_whose_snapshot_has_expired_does_not_look_whole() {
     for _ in 0..3 {
         assert!(matches!(borrowed.next_borrowed(), Some(Err(Error::SnapshotExpired))));
         assert!(matches!(borrowed.next_back_borrowed(), Some(Err(Error::SnapshotExpired))));
+    }
+}
+
+#[test]
+fn a_walk_that_the_medium_ended_does_not_look_whole() {
+    let dir = Dir::new();
+    let storage = Faulty::new(Arc::new(OsStorage));
+    let options = Map::options().medium(Medium::File).capacity(16 << 20).log_bytes(4 << 20);
+    let map = options.storage(Arc::new(storage.clone())).open(dir.path("pool")).unwrap();
+    map.put("kept", "1").unwrap();
+    let (file, operations) = (Some("log".to_owned()), vec![FaultyOperation::Write]);
+    storage.plant(Fault { file, operations, nth: 0, kind: FaultKind::Errno(5) });
+    map.put("lost", "1").unwrap_err();
+    let [mut ended, mut visited, mut borrowed] = [(); 3].map(|()| map.iter().unwrap());
+    assert!(matches!(ended.next(), Some(Err(Error::Poisoned { .. }))));
+    for _ in 0..3 {
+        assert!(ended.next().is_none());
+        let go_on = |_: &[u8], _: &[u8]| ControlFlow::Continue(());
+        assert!(matches!(ended.visit(go_on), Err(Error::Poisoned { .. })));
+        assert!(matches!(visited.visit(go_on), Err(Error::Poisoned { .. })));
+        assert!(matches!(visited.visit_back(go_on), Err(Error::Poisoned { .. })));
+        assert!(matches!(borrowed.next_borrowed(), Some(Err(Error::Poisoned { .. }))));
+        assert!(matches!(borrowed.next_back_borrowed(), Some(Err(Error::Poisoned { .. }))));
     }
 }
 

@@ -36,8 +36,8 @@ pub struct Range<'map> {
     /// A child of fork leaves it alone, as it does a snapshot.
     inner: LeftInChild<mangrove_hart::Range<'map>>,
     path: &'map Path,
-    /// The snapshot has expired: the walk ended before its last record, which must not look like its end.
-    expired: bool,
+    /// Why the walk ended before its last record, which must not look like its end. Boxed: it is rare, and large.
+    broken: Option<Box<Error>>,
     /// The iterator has returned an error.
     ended: bool,
     /// Never read: keeps the map open, where the walk owns a share of it. Below what borrows from it.
@@ -46,7 +46,7 @@ pub struct Range<'map> {
 
 impl<'map> Range<'map> {
     pub(crate) fn new(inner: mangrove_hart::Range<'map>, path: &'map Path) -> Self {
-        Self { inner: LeftInChild::new(inner), path, expired: false, ended: false, _owner: None }
+        Self { inner: LeftInChild::new(inner), path, broken: None, ended: false, _owner: None }
     }
 
     /// Fails in a child of the process that made the walk.
@@ -64,8 +64,8 @@ impl<'map> Range<'map> {
     /// are valid during the call.
     ///
     /// # Errors
-    /// [`crate::Error::Corrupt`], [`crate::Error::NoMemory`]; [`crate::Error::Poisoned`] when what was there was never
-    /// made durable; [`crate::Error::SnapshotExpired`], from then on always.
+    /// [`crate::Error::Corrupt`], [`crate::Error::NoMemory`]; from then on always, [`crate::Error::Poisoned`] when what
+    /// was there was never made durable, and [`crate::Error::SnapshotExpired`].
     pub fn visit(&mut self, mut visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>) -> Result<()> {
         self.must_be_here()?;
         let visited = self.inner.for_each_ref(|key, value| visit(key, value).is_continue());
@@ -73,14 +73,14 @@ impl<'map> Range<'map> {
     }
 
     /// The next record, as the iterator's `next` returns it, but borrowed until the next step: nothing is allocated for
-    /// it. Once the snapshot has expired, each call returns [`crate::Error::SnapshotExpired`].
+    /// it. [`crate::Error::Poisoned`] and [`crate::Error::SnapshotExpired`] are returned by each call from then on.
     pub fn next_borrowed(&mut self) -> Option<Result<(&[u8], &[u8])>> {
         if let Err(e) = self.must_be_here() {
             return Some(Err(e));
         }
         match self.inner.next_borrowed() {
-            None => self.expired.then_some(Err(Error::SnapshotExpired)),
-            Some(record) => Some(record.map_err(|e| noted(&mut self.expired, self.path, e))),
+            None => self.broken.as_deref().cloned().map(Err),
+            Some(record) => Some(record.map_err(|e| noted(&mut self.broken, self.path, e))),
         }
     }
 
@@ -90,8 +90,8 @@ impl<'map> Range<'map> {
             return Some(Err(e));
         }
         match self.inner.next_back_borrowed() {
-            None => self.expired.then_some(Err(Error::SnapshotExpired)),
-            Some(record) => Some(record.map_err(|e| noted(&mut self.expired, self.path, e))),
+            None => self.broken.as_deref().cloned().map(Err),
+            Some(record) => Some(record.map_err(|e| noted(&mut self.broken, self.path, e))),
         }
     }
 
@@ -114,22 +114,24 @@ impl<'map> Range<'map> {
             return None;
         }
         let step = self.must_be_here().map(|()| take(&mut self.inner)).transpose()?;
-        let step = step.and_then(|record| record.map_err(|e| noted(&mut self.expired, self.path, e)));
+        let step = step.and_then(|record| record.map_err(|e| noted(&mut self.broken, self.path, e)));
         self.ended = step.is_err();
         Some(step)
     }
 
     fn visited(&mut self, visited: mangrove_hart::Result<()>) -> Result<()> {
-        visited.map_err(|e| noted(&mut self.expired, self.path, e))?;
-        if self.expired { Err(Error::SnapshotExpired) } else { Ok(()) }
+        visited.map_err(|e| noted(&mut self.broken, self.path, e))?;
+        self.broken.as_deref().map_or(Ok(()), |e| Err(e.clone()))
     }
 }
 
-/// The error of a step.
+/// The error of a step; kept, unless it is that of a record behind which the walk continues.
 #[cold]
-fn noted(expired: &mut bool, path: &Path, error: mangrove_hart::Error) -> Error {
+fn noted(broken: &mut Option<Box<Error>>, path: &Path, error: mangrove_hart::Error) -> Error {
     let error = engine(path, error);
-    *expired |= matches!(error, Error::SnapshotExpired);
+    if !matches!(error, Error::Corrupt { .. } | Error::NoMemory { .. }) {
+        *broken = Some(Box::new(error.clone()));
+    }
     error
 }
 
