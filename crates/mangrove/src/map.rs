@@ -437,6 +437,14 @@ impl Map {
         }
     }
 
+    /// By what a map that has been recovered reaches its pool's files.
+    pub(crate) fn storage(&self) -> Option<Arc<dyn mangrove_pool::Storage>> {
+        match self.engine.get() {
+            Some(Ok(engine)) => engine.pool().storage(),
+            _ => None,
+        }
+    }
+
     /// Waits until every write that returned so far is durable.
     ///
     /// # Errors

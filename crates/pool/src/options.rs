@@ -191,7 +191,8 @@ impl PoolOptions {
     }
 
     /// True: with `read_only`, the pool opens although an opener has it. The caller knows that nothing changes its
-    /// files meanwhile: it is that opener, and its medium has failed.
+    /// files meanwhile: it is that opener, and its medium has failed. With [`Pool::storage`](crate::Pool::storage) of
+    /// its pool it finds these files, and not those of another pool that has got the path.
     #[must_use]
     pub fn unlocked(mut self, yes: bool) -> Self {
         self.unlocked = yes;

@@ -240,6 +240,16 @@ impl Pool {
         }
     }
 
+    /// By what a pool that is open for writing on the file medium reaches its files: to this storage the pool's path
+    /// means its directory, whatever has that path by now. None for any other pool.
+    #[must_use]
+    pub fn storage(&self) -> Option<Arc<dyn Storage>> {
+        match &self.backing {
+            Backing::File(medium) => Some(Arc::clone(&medium.storage)),
+            Backing::Bulk(_) | Backing::Mapped(_) | Backing::ReadOnly(_) => None,
+        }
+    }
+
     /// The file that the region of a dax or emulated pool is mapped from, to map it once more; none for a device.
     ///
     /// # Errors

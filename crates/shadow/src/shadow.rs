@@ -17,7 +17,7 @@ use crate::recovery::scan::LogEnds;
 use crate::ring::Rings;
 use crate::ticket::Ticket;
 use crate::{Error, Options, RecoveryReport, Result, Stat};
-use mangrove_pool::{ByteRange, CheckReport, MediumKind, Pool, Region, Start};
+use mangrove_pool::{ByteRange, CheckReport, MediumKind, Pool, Region, Start, Storage};
 use mangrove_sys::ProcessMark;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -545,6 +545,12 @@ impl Shadow {
     #[must_use]
     pub fn path(&self) -> Option<&Path> {
         self.pool.as_ref().map(|pool| &*pool.info().path)
+    }
+
+    /// By what it reaches its files; see [`Pool::storage`].
+    #[must_use]
+    pub fn storage(&self) -> Option<Arc<dyn Storage>> {
+        self.pool.as_ref().and_then(Pool::storage)
     }
 
     /// Whether the callers number the atomic groups of this opening ([`Options::stamped`]).

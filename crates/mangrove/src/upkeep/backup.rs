@@ -31,7 +31,8 @@ impl Map {
             // What was never made durable cannot be told from the rest in memory, but it can in the files.
             Err(Error::Poisoned { .. } | Error::Io { .. }) if self.has_failed_open() => {
                 self.wait_for_checkpoint();
-                return copy_files(&info.path, path.as_ref(), CopyPurpose::LastGoodState, &mut progress)
+                let purpose = CopyPurpose::LastGoodState(self.storage());
+                return copy_files(&info.path, path.as_ref(), purpose, &mut progress)
                     .map(|(copied, _)| copied);
             }
             snapshot => snapshot?,

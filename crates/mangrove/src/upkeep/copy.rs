@@ -4,9 +4,10 @@ use crate::convert::engine;
 use crate::opening::load::Unfinished;
 use crate::{Create, Durability, Error, Map, MapOptions, Range, Result};
 use mangrove_hart::Hart;
-use mangrove_pool::appear;
+use mangrove_pool::{Storage, appear};
 use std::ops::{Bound, ControlFlow};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The progress of a long operation.
@@ -74,12 +75,12 @@ pub(crate) fn copy(
 }
 
 /// Why a pool is copied from its files.
-#[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CopyPurpose {
     /// It is damaged.
     Salvage,
-    /// This process has it open, and its medium has failed.
-    LastGoodState,
+    /// This process has it open, and its medium has failed. Its files are reached by this storage, if there is one: its
+    /// path may name another pool by now.
+    LastGoodState(Option<Arc<dyn Storage>>),
 }
 
 /// Copies the map that the files in `from` hold into a new pool at `new`.
@@ -89,9 +90,13 @@ pub(crate) fn copy_files(
     purpose: CopyPurpose,
     progress: &mut impl FnMut(Progress) -> ControlFlow<()>,
 ) -> Result<(BackupReport, Vec<String>)> {
-    let (options, is_salvage) =
-        (Map::options().read_only(true).memory_limited(), purpose == CopyPurpose::Salvage);
-    let pool = options.pool().salvage(is_salvage).unlocked(!is_salvage).open(from)?;
+    let options = Map::options().read_only(true).memory_limited();
+    let (pool_options, is_salvage) = match purpose {
+        CopyPurpose::Salvage => (options.pool().salvage(true), true),
+        CopyPurpose::LastGoodState(None) => (options.pool().unlocked(true), false),
+        CopyPurpose::LastGoodState(Some(storage)) => (options.pool().unlocked(true).storage(storage), false),
+    };
+    let pool = pool_options.open(from)?;
     pool.finish()?;
     let mut damage = pool.damage().to_vec();
     let engine_options = mangrove_hart::Options {

@@ -266,6 +266,29 @@ fn a_backup_after_a_put_that_failed_has_what_was_acknowledged() {
     assert!(saved.iter().unwrap().collect::<Result<Records, _>>().unwrap() == records);
 }
 
+/// The pool of a failed disk may be moved aside, and an older copy restored in its place.
+#[test]
+fn after_a_failure_a_backup_reads_its_own_files_whatever_has_their_path() {
+    let dir = folder();
+    let live = dir.path().join("live");
+    let map = open_with_log(&live, 4 << 20);
+    let records: Records = fill(&map).into_iter().collect();
+    map.close().unwrap();
+    let map = open_with_log(&live, 4 << 20);
+    fs::rename(live.join("pool"), live.join("away")).unwrap();
+    assert!(map.put("late", "never acknowledged").is_err());
+    fs::rename(live.join("away"), live.join("pool")).unwrap();
+    fs::rename(&live, dir.path().join("aside")).unwrap();
+    let restored = open(&live);
+    restored.put("older", "copy").unwrap();
+    restored.close().unwrap();
+    let to = dir.path().join("saved");
+    let report = map.backup(&to, |_| ControlFlow::Continue(())).unwrap();
+    assert_eq!(report.records, records.len() as u64);
+    let saved = Map::options().read_only(true).open(&to).unwrap();
+    assert!(saved.iter().unwrap().collect::<Result<Records, _>>().unwrap() == records);
+}
+
 /// It began before the failure, and changes the files that the backup reads.
 #[test]
 fn after_a_failure_a_backup_waits_for_the_checkpoint_that_is_at_work() {

@@ -66,7 +66,7 @@ pub(crate) struct FileMedium {
     /// What was given back and not provided again.
     pub(super) released: Arc<Released>,
     pub(super) sparse: SparseBlocks,
-    pub(super) storage: Arc<dyn Storage>,
+    pub(crate) storage: Arc<dyn Storage>,
     checkpointer: Mutex<Checkpointer>,
     durability: Durability,
     flusher: Flusher,

@@ -90,7 +90,11 @@ impl Heap {
         // None begins any more, but one that began before the failure may still write and remove files.
         let _ = self.shadow().checkpoint();
         // This process has the heap, at its address, and writes to its files no more.
-        let options = PoolOptions::new().config(limited()).kind(KIND).read_only(true);
+        let mut options = PoolOptions::new().config(limited()).kind(KIND).read_only(true);
+        if let Some(storage) = self.shadow().storage() {
+            // Its path may name another heap by now.
+            options = options.storage(storage);
+        }
         let pool = options.unlocked(true).away(true).open(from)?;
         pool.finish()?;
         let len = pool.stat().grown;

@@ -240,6 +240,33 @@ fn after_a_failure_of_the_medium_a_backup_has_everything_that_was_acknowledged()
     }
 }
 
+/// The heap of a failed disk may be moved aside, and another put in its place.
+#[test]
+fn after_a_failure_a_backup_reads_its_own_files_whatever_has_their_path() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("heap");
+    let options = || Heap::options().medium(Medium::File).capacity(256 << 20).log_bytes(256 << 10);
+    let faulty = Faulty::new(Arc::new(OsStorage));
+    let heap = options().storage(Arc::new(faulty.clone())).open(&path).unwrap();
+    make(&heap);
+    for _ in 0..10 {
+        heap.transaction(count_on).unwrap();
+    }
+    let (file, operations) = (Some("log".to_owned()), vec![FaultyOperation::Write]);
+    faulty.plant(Fault { file, operations, nth: 0, kind: FaultKind::Errno(5) });
+    heap.transaction(count_on).unwrap_err();
+    faulty.heal();
+    std::fs::rename(&path, folder.path().join("aside")).unwrap();
+    let other = options().open(&path).unwrap();
+    make(&other);
+    drop(other);
+    let to = folder.path().join("saved");
+    heap.backup(&to, |_| Continue(())).unwrap();
+    drop(heap);
+    let (first, last) = Heap::open(&to).unwrap().read(count).unwrap();
+    assert!(first == last && (first == 10 || first == 11), "{first}, {last}");
+}
+
 #[test]
 fn after_a_failure_a_backup_waits_for_the_checkpoint_that_is_at_work() {
     let folder = tempfile::tempdir().unwrap();
