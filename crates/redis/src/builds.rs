@@ -23,7 +23,9 @@ impl Builds {
             named.map(Path::to_owned).or_else(|| std::env::var_os(FOLDER).map(PathBuf::from))
         {
             if has_build(&folder) {
-                return Ok(Self(folder));
+                // A client of a server is started in that server's directory.
+                let whole = std::path::absolute(&folder);
+                return Ok(Self(whole.with_context(|| format!("cannot find {}", folder.display()))?));
             }
             bail!(
                 "{} has no build of the server: name the directory that has `builds` and `current`",
@@ -76,4 +78,24 @@ impl Build {
 
 fn has_build(folder: &Path) -> bool {
     folder.join("builds").is_dir() && folder.join("current/valkey-server").exists()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Builds;
+    use std::path::PathBuf;
+
+    #[test]
+    fn the_programs_of_builds_are_found_from_any_directory() {
+        let top = tempfile::tempdir().unwrap();
+        let build = top.path().join("builds/00000000000000aa");
+        std::fs::create_dir_all(&build).unwrap();
+        std::fs::write(build.join("valkey-server"), "").unwrap();
+        std::os::unix::fs::symlink(&build, top.path().join("current")).unwrap();
+        let up: PathBuf = std::env::current_dir().unwrap().components().skip(1).map(|_| "..").collect();
+        let relative = up.join(top.path().canonicalize().unwrap().strip_prefix("/").unwrap());
+        assert!(relative.is_relative());
+        let cli = Builds::find(Some(&relative)).unwrap().get("00000000000000aa").unwrap().cli();
+        assert!(cli.is_absolute(), "{}", cli.display());
+    }
 }
