@@ -159,7 +159,7 @@ fn is_refusal(answer: &str) -> bool {
 struct Server {
     child: Child,
     cli: PathBuf,
-    socket: PathBuf,
+    dir: PathBuf,
 }
 
 /// Removes what an update's servers make beside their state.
@@ -171,7 +171,6 @@ fn remove_files_of_servers(dir: &Path) {
 
 impl Server {
     fn start(request: &Request, choice: &StartChoice, dir: &Path) -> Result<Self> {
-        let socket = dir.join(SOCKET);
         remove_files_of_servers(dir);
         let mut server = command(request, choice);
         server.args([
@@ -201,7 +200,7 @@ impl Server {
         // Users of an ACL file would shut this program out. SHUTDOWN may have another name.
         server.args(["--aclfile", "", "--shutdown-on-sigterm", "nosave"]);
         let child = beneath(&server)?.stdout(Stdio::null()).spawn().context("cannot start the server")?;
-        let mut server = Self { child, cli: choice.build.cli(), socket };
+        let mut server = Self { child, cli: choice.build.cli(), dir: dir.to_owned() };
         let mut heard = Instant::now();
         while heard.elapsed() < SILENCE_MAX {
             match server.ask(&["ping"]) {
@@ -219,7 +218,9 @@ impl Server {
     }
 
     fn ask(&self, words: &[&str]) -> Result<String> {
-        let answer = Command::new(&self.cli).arg("-s").arg(&self.socket).arg("-e").args(words).output()?;
+        // From the directory, as the server: a path of a socket has 107 bytes at most.
+        let mut cli = Command::new(&self.cli);
+        let answer = cli.current_dir(&self.dir).args(["-s", SOCKET, "-e"]).args(words).output()?;
         let text = String::from_utf8_lossy(&answer.stdout).into_owned();
         if !answer.status.success() {
             let all = text + &String::from_utf8_lossy(&answer.stderr);
@@ -246,5 +247,23 @@ impl Drop for Server {
         // After an error; one that was stopped is gone already.
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// In place of the client cat, which takes its options, and shows the socket that it is to use and the command.
+    #[test]
+    fn the_server_is_asked_by_a_short_path_however_long_that_of_its_directory_is() {
+        let top = tempfile::tempdir().unwrap();
+        let dir = top.path().join("d".repeat(120));
+        std::fs::create_dir(&dir).unwrap();
+        std::fs::write(dir.join(SOCKET), "of the server\n").unwrap();
+        std::fs::write(dir.join("ping"), "asked\n").unwrap();
+        let child = Command::new("sleep").arg("600").spawn().unwrap();
+        let server = Server { child, cli: PathBuf::from("cat"), dir };
+        assert_eq!(server.ask(&["ping"]).unwrap(), "of the server$\nasked$\n");
     }
 }
