@@ -129,7 +129,8 @@ impl Options {
     }
 
     /// Promises that the state points only into itself, not to code, constants or variables of any module:
-    /// then any program and any build of it may open it, and no variables are kept. Default: false.
+    /// then any program and any build of it may open it, and no variables are kept. A state that was made so is opened
+    /// so: without this promise opening it fails with `Foreign`. Default: false.
     #[must_use]
     pub fn self_contained(mut self, yes: bool) -> Self {
         self.self_contained = yes;

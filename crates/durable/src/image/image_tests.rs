@@ -47,6 +47,24 @@ fn a_read_only_configuration_is_refused() {
 }
 
 #[test]
+fn a_state_that_points_only_into_itself_is_no_other_programs() {
+    let _turn = ONE.lock();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("state");
+    let of_library = || StateOptions { self_contained: true, keeps_variables: false, ..options() };
+    let (state, opened) = State::open(&path, &of_library()).unwrap();
+    assert!(opened.new);
+    state.mark_initialised();
+    let mut writes = WriteSet::new(32).unwrap();
+    command(&state, &mut writes, |wrote| put(state.roots() as usize, 70, wrote));
+    Box::new(state).close().unwrap();
+    let Err(Error::Foreign { what }) = State::open(&path, &options()) else { panic!("it opened") };
+    assert!(what.contains("points only into itself"), "{what}");
+    let (state, opened) = State::open(&path, &of_library()).unwrap();
+    assert!(!opened.new && root(&state) == 70);
+}
+
+#[test]
 fn a_refused_creation_leaves_nothing() {
     let _turn = ONE.lock();
     let folder = tempfile::tempdir().unwrap();

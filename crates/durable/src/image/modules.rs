@@ -340,8 +340,14 @@ impl Modules {
     /// modules of this process, and the ranges that the state must not point into.
     ///
     /// # Errors
-    /// A program module is another build.
+    /// A program module is another build; the state has no modules, so no program like this one made it.
     pub(crate) fn compare(recorded: Vec<Recorded>, keeps_variables: bool) -> Result<(Self, Vec<Gone>)> {
+        if recorded.is_empty() {
+            // Nothing else would tell it from this program's: its roots would be taken for pointers of this one.
+            let what = "this state points only into itself, as a LevelDB database does, and is not this program's; \
+                        open it by what made it, or with Options::self_contained";
+            return Err(Error::Foreign { what: what.into() });
+        }
         let mut present = modules_of_this_process();
         let mut is: Vec<_> = present.iter().map(Recorded::of).collect();
         let pairs = pair(&recorded, &is);
