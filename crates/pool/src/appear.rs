@@ -13,7 +13,7 @@
 
 use crate::storage::traits::{PathKind, Storage};
 use crate::{Error, Pool, Result};
-use mangrove_sys::file::{open_itself, sync_dir, try_lock, unlock};
+use mangrove_sys::file::{has_access_list, open_itself, sync_dir, try_lock, unlock};
 use mangrove_sys::open_above_standard;
 use std::fs::{self, File};
 use std::io;
@@ -120,19 +120,25 @@ fn remove_leftovers(place: &Path) {
 /// Gives the directory `part` and the files in it the permissions of `like` and of its files, durably. Where those
 /// are not found (the process may be in another directory by now), the copy is its owner's alone.
 fn keep_permissions(like: &Path, part: &Path) -> io::Result<()> {
-    let set = |path: &Path, model: io::Result<fs::Metadata>, otherwise: u32| {
-        let mode = model.map_or(otherwise, |model| model.mode() & 0o7777);
+    let set = |path: &Path, mode: io::Result<u32>, otherwise: u32| {
         let file = File::open(path)?;
-        file.set_permissions(fs::Permissions::from_mode(mode))?;
+        file.set_permissions(fs::Permissions::from_mode(mode.unwrap_or(otherwise)))?;
         file.sync_all()
     };
     for entry in fs::read_dir(part)? {
         let entry = entry?;
         // A pool on a device has no data file.
-        let model = fs::metadata(like.join(entry.file_name())).or_else(|_| fs::metadata(like.join("pool")));
-        set(&entry.path(), model, 0o600)?;
+        let mode = mode_of(&like.join(entry.file_name())).or_else(|_| mode_of(&like.join("pool")));
+        set(&entry.path(), mode, 0o600)?;
     }
-    set(part, fs::metadata(like), 0o700)
+    set(part, mode_of(like), 0o700)
+}
+
+/// The permissions for a copy of the file at `path`. Of a file with an access list those of the group are the most that
+/// the list gives to anybody, and the list is not copied: then the group gets none.
+fn mode_of(path: &Path) -> io::Result<u32> {
+    let mode = fs::metadata(path)?.mode() & 0o7777;
+    Ok(if has_access_list(path) { mode & !0o070 } else { mode })
 }
 
 /// `Exists` where `path` names a pool, and `Foreign` where it names anything else.

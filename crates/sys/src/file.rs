@@ -270,6 +270,17 @@ fn lock_call(file: impl AsFd, command: i32, lock: &mut libc::flock) -> io::Resul
     if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
+/// True when the file at `path`, following links, has an access list beside its permissions (acl(5)).
+#[must_use]
+pub fn has_access_list(path: &Path) -> bool {
+    let Ok(path) = CString::new(path.as_os_str().as_bytes()) else { return false };
+    // SAFETY: two strings that end with NUL; a call with no size writes nothing.
+    let bytes = unsafe {
+        libc::getxattr(path.as_ptr(), c"system.posix_acl_access".as_ptr(), std::ptr::null_mut(), 0)
+    };
+    bytes > 0
+}
+
 /// Makes a file's bytes, length and allocation durable.
 ///
 /// # Errors
