@@ -26,7 +26,7 @@ pub use cpu::spin::{spin_ticks, ticks, ticks_per_microsecond};
 pub use cpu::topology::{NumaNode, Topology, cpu_list, parse_cpu_list};
 pub use cpu::tsc::{Tsc, rdtscp, tsc};
 pub use digits::sort_by_upper_bits;
-pub use domain::{caches_are_persistent, dax_mounts};
+pub use domain::{caches_are_persistent, dax_mounts, is_on_dax_mount};
 pub use event_count::EventCount;
 pub use fan_out::fan_out;
 pub use key_bucket::{KEY_BUCKET_COUNT, key_bucket};

@@ -20,8 +20,8 @@ pub(crate) fn supports_map_sync(storage: &dyn Storage, directory: &Path) -> bool
 /// True when the nearest existing directory above `path` lies on a file system mounted with dax.
 pub(crate) fn is_on_dax_mount(path: &Path) -> bool {
     let above = path.ancestors().map(|p| if p.as_os_str().is_empty() { Path::new(".") } else { p });
-    let Some(directory) = above.filter_map(|p| std::fs::canonicalize(p).ok()).next() else { return false };
-    mangrove_sys::dax_mounts().iter().any(|mount| directory.starts_with(mount))
+    let directory = above.filter_map(|p| std::fs::canonicalize(p).ok()).next();
+    directory.is_some_and(|directory| mangrove_sys::is_on_dax_mount(&directory))
 }
 
 /// Locks a device among processes, and among pools: the lock of a pool does not cover another pool on the same
