@@ -19,9 +19,12 @@ pub(crate) fn addresses(directory: &Path) -> Vec<Range<u64>> {
         entries.take(FOLDERS_MAX).map(|entry| entry.path()).collect()
     };
     let parent = directory.parent();
+    let above = parent.and_then(Path::parent);
+    // An import builds a database as NAME.partial/new, which then gets the name NAME.
+    let partial = above.filter(|above| above.extension().is_some_and(|end| end == "partial"));
     let beside = folders(parent).into_iter();
-    let above = folders(parent.and_then(Path::parent)).into_iter();
-    let named_alike = above.filter_map(|folder| Some(folder.join(directory.file_name()?)));
+    let around = folders(above).into_iter().chain(folders(partial.and_then(Path::parent)));
+    let named_alike = around.filter_map(|folder| Some(folder.join(directory.file_name()?)));
     beside.chain(named_alike).filter(|pool| *pool != directory).filter_map(|pool| region(&pool)).collect()
 }
 

@@ -2,6 +2,10 @@
 
 use mangrove_pool::{AddressChoice, Create, Medium, Pool, PoolOptions};
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+
+/// Held by a test while it makes pools: at the same time they would take each other's addresses.
+static TURN: Mutex<()> = Mutex::new(());
 
 const CAPACITY: u64 = 256 << 30;
 
@@ -20,6 +24,7 @@ fn address_of_new(path: &Path) -> u64 {
 /// 248 places hold such pools. Of 60 drawn at random some meet, but for one chance in a thousand.
 #[test]
 fn pools_in_neighbouring_folders_have_addresses_apart() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let dir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
     let mut addresses: Vec<u64> = (0..30)
         .map(|n| address_of_new(&dir.path().join(format!("database-{n}/pool"))))
@@ -35,4 +40,22 @@ fn pools_in_neighbouring_folders_have_addresses_apart() {
         sorted.sort_unstable();
         assert!(sorted.windows(2).all(|pair| pair[1] - pair[0] >= CAPACITY), "{sorted:x?}");
     }
+}
+
+/// Each is built in a directory of its own, and gets its name then. Of 60 drawn at random some meet, but for one chance
+/// in a thousand.
+#[test]
+fn pools_of_imported_databases_have_addresses_apart() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let dir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
+    let import = |n: u32| {
+        let partial = dir.path().join(format!("database-{n}.partial"));
+        let address = address_of_new(&partial.join("new/pool"));
+        std::fs::rename(partial.join("new"), dir.path().join(format!("database-{n}"))).unwrap();
+        std::fs::remove_dir(partial).unwrap();
+        address
+    };
+    let mut addresses: Vec<u64> = (0..60).map(import).collect();
+    addresses.sort_unstable();
+    assert!(addresses.windows(2).all(|pair| pair[1] - pair[0] >= CAPACITY), "{addresses:x?}");
 }
