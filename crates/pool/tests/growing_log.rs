@@ -280,6 +280,43 @@ fn a_full_medium_leaves_the_log_as_it_is_and_growth_is_tried_again() {
     assert_eq!(holds(&open(&path)), Some(n));
 }
 
+/// An atomic group that is too long for the log as it is needs space for a spill file then.
+#[test]
+fn a_growth_that_finds_a_full_medium_gives_back_what_it_has_prepared() {
+    const LONG: u64 = 20 << 20;
+    let dir = folder();
+    let path = dir.path().join("p");
+    let faulty = Faulty::new(Arc::new(OsStorage));
+    let pool = options().storage(Arc::new(faulty.clone())).open(&path).unwrap();
+    let region = pool.region();
+    region.grow(LONG).unwrap();
+    region.write(0, &vec![7; LONG as usize]);
+    // The log is to become 64 MiB long, by two pieces.
+    faulty.plant(Fault {
+        file: Some("log".into()),
+        operations: vec![FaultyOperation::Allocate],
+        nth: 1,
+        kind: FaultKind::ErrnoForEver(libc::ENOSPC),
+    });
+    let lsn = region.flush_unit(&[ByteRange { offset: 0, len: LONG }]).unwrap();
+    assert!(faulty.struck(), "the log grew by one piece");
+    region.wait(lsn).unwrap();
+    assert_eq!(pool.stat().log_bytes, 128 << 10);
+    assert_eq!(std::fs::metadata(path.join("log")).unwrap().len(), 128 << 10);
+    faulty.heal();
+    let mut n = 0;
+    while pool.stat().log_bytes == 128 << 10 {
+        assert!(n < 50 * 36, "growth was not tried again");
+        write(&pool, n).unwrap();
+        n += 1;
+    }
+    drop(pool);
+    let pool = open(&path);
+    let word = |at: u64| pool.region().word(at).load(Ordering::Relaxed);
+    assert_eq!(word((n - 1) % (REGION_BYTES / 4096) * 4096), n);
+    assert_eq!(word(LONG - 8), u64::from_le_bytes([7; 8]));
+}
+
 #[test]
 fn any_operation_may_be_the_last_one_of_a_process_whose_log_grows() {
     let dir = folder();

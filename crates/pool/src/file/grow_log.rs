@@ -16,7 +16,8 @@
 //! 1. No lock that a writer needs is held while the new range is prepared. Writers that come to the old end while the
 //!    superblock is written wait for that.
 //! 2. A medium that is full, or a process that gets no more memory, is no error: the log stays as it is, and growth is
-//!    tried again many logs later.
+//!    tried again many logs later. Meanwhile a full medium has the space again that was prepared: the data file, or a
+//!    spill file, may need it.
 
 use crate::file::log_growth::{closing_bytes, next_bytes};
 use crate::file::medium::FileMedium;
@@ -202,7 +203,7 @@ impl FileMedium {
             }
             let len = PIECE_BYTES.min(to - *prepared);
             if let Err(e) = self.log.file().prepare_range(*prepared, len, here()) {
-                return self.not_grown(e, to).map(|()| false);
+                return self.not_grown(e, prepared, to).map(|()| false);
             }
             // Durable-order 1.
             if let Err(e) = self.log.file().sync(here()) {
@@ -218,10 +219,16 @@ impl FileMedium {
         Ok(true)
     }
 
-    /// After `e`, which made growth to `to` bytes impossible: on a full medium the log stays as it is.
-    fn not_grown(&self, e: FileError, to: u64) -> Result<()> {
+    /// After `e`, which made growth to `to` bytes impossible: on a full medium the log stays as it is, and gives the
+    /// space of what was prepared back.
+    fn not_grown(&self, e: FileError, prepared: &mut u64, to: u64) -> Result<()> {
         if e.is_no_space() {
             self.retry_later();
+            let bytes = self.log.log_bytes();
+            // If that fails, the file stays longer, which is no damage.
+            if self.log.file().cut_off(bytes, here()).is_ok() {
+                *prepared = bytes;
+            }
             return Ok(());
         }
         let error = e.doing_with_space("allocate space in", to);
