@@ -273,6 +273,7 @@ impl MappedRegion {
         stat.reserved = self.memory.len() as u64;
         // Relaxed: a counter.
         stat.grown = self.grown.load(Ordering::Relaxed);
+        stat.poisoned = self.first_error.get().map(ToString::to_string);
         stat
     }
 }
@@ -469,6 +470,7 @@ mod tests {
             mapped.wait(0, here()).unwrap();
             assert!(matches!(mapped.grow(4096), Err(Error::Io { doing: "sync", .. })));
             assert!(matches!(mapped.poisoned(), Some(Error::Io { .. })));
+            assert!(mapped.stat().poisoned.is_some_and(|why| why.starts_with("cannot sync ")));
             assert!(matches!(mapped.grow(4096), Err(Error::Poisoned { .. })));
             assert!(matches!(mapped.wait(0, here()), Err(Error::Poisoned { .. })));
             assert!(matches!(mapped.settle(), Err(Error::Poisoned { .. })));
