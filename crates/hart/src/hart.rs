@@ -292,9 +292,10 @@ impl Hart {
     #[cold]
     fn medium_failed(&self, error: mangrove_pool::Error) -> Error {
         self.write_flags.fetch_or(FAILED, Ordering::Relaxed);
+        let is_read_only = matches!(error, mangrove_pool::Error::ReadOnly { .. });
         let error = Error::from(error);
-        if error.is_full() {
-            // A write that gets such an error has changed nothing, and is tried again.
+        if error.is_full() || is_read_only {
+            // A write that gets such an error has changed nothing; one without space is tried again.
             return mangrove_pool::Error::Poisoned { first: error.to_string() }.into();
         }
         error
@@ -320,10 +321,8 @@ impl Hart {
             return Error::ReadOnly;
         }
         match self.region().medium().poisoned() {
-            // An earlier write met this error, not the present one.
-            Some(first @ (Below::Io { .. } | Below::NoSpace { .. })) => {
-                Below::Poisoned { first: first.to_string() }.into()
-            }
+            // An earlier write met this error, not the present one, which may have taken effect by now.
+            Some(first) if is_of_one_write(&first) => Below::Poisoned { first: first.to_string() }.into(),
             Some(first) => first.into(),
             None => Below::Poisoned { first: "a wait for durability failed".into() }.into(),
         }
@@ -349,6 +348,13 @@ impl Hart {
     pub(crate) fn share_tree(&self, key: &[u8]) -> Option<RwLockReadGuard<'_, ()>> {
         self.trees.as_ref().map(|trees| trees[entry_of(key)].read())
     }
+}
+
+/// Whether the error is about the write that met it.
+fn is_of_one_write(error: &mangrove_pool::Error) -> bool {
+    use mangrove_pool::Error as Below;
+    let is_full = matches!(error, Below::NoSpace { .. } | Below::FileLimit { .. });
+    is_full || matches!(error, Below::Io { .. } | Below::ReadOnly { .. })
 }
 
 /// The CRC word of the root line with this version in it.

@@ -2,12 +2,15 @@
 
 use crate::support::{Counting, faulty_pool, faulty_pool_with};
 use mangrove_hart::{Batch, Error, Hart, Options, WriteMode};
-use mangrove_pool::{Error as MediumError, Fault, FaultKind, FaultyOperation, PoolOptions};
+use mangrove_pool::{Durability, Error as MediumError, Fault, FaultKind, FaultyOperation, PoolOptions};
 use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::Duration;
+
+const EIO: i32 = 5;
+const EROFS: i32 = 30;
 
 #[test]
 fn readers_wait_for_what_a_crash_could_undo() {
@@ -155,41 +158,57 @@ fn a_failed_write_takes_only_its_own_keys_from_readers() {
 #[test]
 fn who_does_not_wait_is_told_of_a_failed_medium() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-    let (storage, pool) = faulty_pool(&folder.path().join("p"));
-    let hart = Hart::create(pool.region().clone(), &Options::default()).unwrap();
-    hart.put(b"durable", b"1", WriteMode::Durable).unwrap();
-    let (file, operations) = (Some("log".to_owned()), vec![FaultyOperation::Write]);
-    storage.plant(Fault { file, operations, nth: 0, kind: FaultKind::Errno(5) });
-    hart.put(b"lost", b"1", WriteMode::Buffered).unwrap();
-    // The checkpoint meets the error, not a call of the map.
-    assert!(pool.checkpoint().is_err() && pool.stat().poisoned.is_some());
-    let refused = |answer: Result<bool, Error>| {
-        assert!(matches!(answer, Err(Error::Medium(MediumError::Poisoned { .. }))), "{answer:?}");
-    };
-    refused(hart.put(b"durable", b"2", WriteMode::Buffered).map(|()| true));
-    refused(hart.delete(b"durable", WriteMode::Buffered));
-    refused(hart.put(b"durable", b"2", WriteMode::Durable).map(|()| true));
-    assert_eq!(hart.get(b"durable").unwrap().unwrap(), b"1");
-    assert!(hart.get(b"lost").is_err());
+    // EROFS is what a file system says that an I/O error of its own has made read-only.
+    for code in [EIO, EROFS] {
+        let (storage, pool) = faulty_pool(&folder.path().join(code.to_string()));
+        let hart = Hart::create(pool.region().clone(), &Options::default()).unwrap();
+        hart.put(b"durable", b"1", WriteMode::Durable).unwrap();
+        let (file, operations) = (Some("log".to_owned()), vec![FaultyOperation::Write]);
+        storage.plant(Fault { file, operations, nth: 0, kind: FaultKind::Errno(code) });
+        hart.put(b"lost", b"1", WriteMode::Buffered).unwrap();
+        // The checkpoint meets the error, not a call of the map.
+        assert!(pool.checkpoint().is_err() && pool.stat().poisoned.is_some());
+        let refused = |answer: Result<bool, Error>| {
+            let is_told = matches!(answer, Err(Error::Medium(MediumError::Poisoned { .. })));
+            assert!(is_told, "{code}: {answer:?}");
+        };
+        refused(hart.put(b"durable", b"2", WriteMode::Buffered).map(|()| true));
+        refused(hart.delete(b"durable", WriteMode::Buffered));
+        refused(hart.put(b"durable", b"2", WriteMode::Durable).map(|()| true));
+        assert_eq!(hart.get(b"durable").unwrap().unwrap(), b"1");
+        assert!(hart.get(b"lost").is_err());
+    }
 }
 
 #[test]
-fn who_does_not_wait_is_told_that_a_recent_write_was_not_kept() {
+fn who_is_answered_from_recent_writes_is_told_that_one_was_not_kept() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-    let path = folder.path().join("p");
-    // No thread writes the log meanwhile.
-    let options = PoolOptions::new().keeps_recent(true).nowait_within(Duration::ZERO).background(false);
-    let (storage, pool) = faulty_pool_with(&path, options);
-    let hart = Hart::create(pool.region().clone(), &Options::default()).unwrap();
-    hart.put(b"kept", b"1", WriteMode::Buffered).unwrap();
-    let mut names = std::fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().file_name());
-    let recent = names.find_map(|name| name.into_string().ok().filter(|name| name.starts_with("recent-")));
-    let operations = vec![FaultyOperation::Write];
-    storage.plant(Fault { file: recent, operations, nth: 0, kind: FaultKind::Errno(5) });
-    let answer = hart.put(b"lost", b"1", WriteMode::Buffered);
-    assert!(storage.struck(), "the write was not copied");
-    assert!(matches!(answer, Err(Error::Medium(MediumError::Poisoned { .. }))), "{answer:?}");
-    assert!(hart.get(b"lost").is_err());
+    let cases = [
+        (WriteMode::Buffered, Durability::Sync, EIO),
+        (WriteMode::Buffered, Durability::Sync, EROFS),
+        // `ReadOnly` would tell that nothing has changed.
+        (WriteMode::Durable, Durability::interval_ms(60_000), EROFS),
+    ];
+    for (number, (mode, durability, code)) in cases.into_iter().enumerate() {
+        let path = folder.path().join(number.to_string());
+        // No thread writes the log meanwhile.
+        let options = PoolOptions::new().keeps_recent(true).nowait_within(Duration::ZERO).background(false);
+        let (storage, pool) = faulty_pool_with(&path, options.durability(durability));
+        let hart = Hart::create(pool.region().clone(), &Options::default()).unwrap();
+        hart.put(b"kept", b"1", mode).unwrap();
+        let mut names = std::fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().file_name());
+        let recent =
+            names.find_map(|name| name.into_string().ok().filter(|name| name.starts_with("recent-")));
+        let operations = vec![FaultyOperation::Write];
+        storage.plant(Fault { file: recent, operations, nth: 0, kind: FaultKind::Errno(code) });
+        let answer = hart.put(b"lost", b"1", mode);
+        assert!(storage.struck(), "{number}: the write was not copied");
+        let is_told = matches!(answer, Err(Error::Medium(MediumError::Poisoned { .. })));
+        assert!(is_told, "{number}: {answer:?}");
+        if durability == Durability::Sync {
+            assert!(hart.get(b"lost").is_err());
+        }
+    }
 }
 
 #[test]
