@@ -117,8 +117,16 @@ static void config_rewrite_beside_state(client *c) {
     const char *end = settings.state ? strrchr(settings.state, '/') : NULL;
     bool has_moved = false;
     if (end && getcwd(here, sizeof here)) {
-        snprintf(place, sizeof place, "%.*s", (int)(end - settings.state), settings.state);
+        int len = end == settings.state ? 1 : (int)(end - settings.state); /* in the root */
+        snprintf(place, sizeof place, "%.*s", len, settings.state);
         has_moved = strcmp(here, place) != 0 && chdir(place) == 0;
+        /* Whoever has moved the directory away may have led the server to it. */
+        if (!has_moved && strcmp(here, place) != 0 && access(end + 1, F_OK) != 0) {
+            addReplyErrorFormat(c, "CONFIG REWRITE failed - the file would name %s, where the next start finds no "
+                                   "state, for the server cannot go to the state's directory %s; give it that name "
+                                   "and its rights back, or CONFIG SET dir to where it is now", here, place);
+            return;
+        }
     }
     real_config_rewrite(c);
     if (has_moved && chdir(here) != 0)

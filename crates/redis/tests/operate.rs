@@ -515,10 +515,19 @@ fn a_rewritten_configuration_names_the_directory_of_the_state_wherever_dumps_go(
         assert!(server.is_up(), "{}", server.log());
         server
     };
-    let server = start();
+    let mut server = start();
     let dumps = dumps.to_str().unwrap();
     let moved = server.ask(&[b"CONFIG", b"SET", b"dir", dumps.as_bytes()]);
     assert_eq!(moved.as_deref(), Some("+OK\r\n"));
+    // The server cannot go to the state's directory.
+    let before = std::fs::read(&conf).unwrap();
+    server.dir = place.path().join("away");
+    std::fs::rename(&dir, &server.dir).unwrap();
+    let refused = server.ask(&[b"CONFIG", b"REWRITE"]).unwrap();
+    assert!(refused.starts_with("-ERR CONFIG REWRITE failed - the file would name "), "{refused}");
+    assert_eq!(std::fs::read(&conf).unwrap(), before);
+    std::fs::rename(&server.dir, &dir).unwrap();
+    server.dir.clone_from(&dir);
     assert_eq!(server.ask(&[b"CONFIG", b"REWRITE"]).as_deref(), Some("+OK\r\n"));
     assert_eq!(server.ask(&[b"SET", b"key", b"1"]).as_deref(), Some("+OK\r\n"));
     assert_eq!(server.ask(&[b"SAVE"]).as_deref(), Some("+OK\r\n"));
