@@ -56,7 +56,7 @@ pub fn appear<T, E: From<Error>>(
         .into());
     }
     remove_part(&part)?;
-    remove_leftovers(place);
+    remove_leftovers(place, &sync_dir);
     let mode = if like.is_some() { 0o700 } else { 0o777 };
     let made = fs::DirBuilder::new().mode(mode).create(&part);
     made.map_err(|e| lock_error(&part, &part, &e))?;
@@ -99,8 +99,8 @@ fn remove_part(part: &Path) -> Result<()> {
 }
 
 /// Removes what killed processes left beside `place`, under the temporary names of other copies, which may never be
-/// made again. What cannot be removed stays.
-fn remove_leftovers(place: &Path) {
+/// made again. What cannot be removed stays. `sync` makes the names in a directory durable.
+fn remove_leftovers(place: &Path, sync: &dyn Fn(&Path) -> io::Result<()>) {
     let beside = place.parent().and_then(|parent| fs::read_dir(parent).ok());
     for entry in beside.into_iter().flatten().flatten() {
         let name = entry.file_name();
@@ -108,11 +108,14 @@ fn remove_leftovers(place: &Path) {
         if let Some(of) = of.map(|of| place.with_file_name(of))
             && of != place
             && let Ok(part) = temporary_name(&of, "part")
-            && let Ok(_lock) = NameLock::take(entry.path(), &part)
+            && let Ok(lock) = NameLock::take(entry.path(), &part)
         {
             let _ = remove_part(&part);
             // Durable-order: the pool's name before the lock file goes.
-            let _ = of.parent().filter(|_| of.exists()).map(sync_dir);
+            let above = of.parent().filter(|_| of.exists());
+            if above.is_some_and(|above| sync(above).is_err()) {
+                lock.leave();
+            }
         }
     }
 }
@@ -158,7 +161,8 @@ fn refuse_what_is_there(path: &Path) -> Result<()> {
 /// The right to a temporary name: a locked file, which is removed with it.
 struct NameLock {
     file: File,
-    path: PathBuf,
+    /// None: the file stays.
+    path: Option<PathBuf>,
 }
 impl NameLock {
     /// As `take`, and waits for a process that only removes what a killed one left there.
@@ -183,7 +187,7 @@ impl NameLock {
             let locked = file.metadata().map_err(|e| io(&e))?;
             match fs::symlink_metadata(&path) {
                 Ok(named) if (named.dev(), named.ino()) == (locked.dev(), locked.ino()) => {
-                    return Ok(Self { file, path });
+                    return Ok(Self { file, path: Some(path) });
                 }
                 // Its owner removed it after this process opened it and before it locked it.
                 _ => {}
@@ -191,13 +195,18 @@ impl NameLock {
         }
         Err(Error::busy(part))
     }
+
+    /// Gives the right up, and leaves the file.
+    fn leave(mut self) {
+        self.path = None;
+    }
 }
 
 impl Drop for NameLock {
     fn drop(&mut self) {
         // Remove the name first, while no other process can get the lock. An error leaves an empty file, which does
         // no harm.
-        let _ = fs::remove_file(&self.path);
+        let _ = self.path.as_ref().map(fs::remove_file);
         // Releases the lock even while a child of fork has the file open.
         let _ = unlock(&self.file);
     }
@@ -246,4 +255,24 @@ fn failed(path: &Path, doing: &'static str, error: &io::Error) -> Error {
         return Error::Exists { path: path.to_owned() };
     }
     Error::Io { path: path.to_owned(), doing, code: error.raw_os_error(), message: error.to_string() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_file_stays_until_the_name_beside_it_is_durable() {
+        let dir = tempfile::tempdir().unwrap();
+        // As a process leaves them that was killed right after the pool got its name.
+        let (pool, lock) = (dir.path().join("pool"), dir.path().join(".pool.mangrove-lock"));
+        fs::create_dir(&pool).unwrap();
+        fs::write(&lock, "").unwrap();
+        let other = dir.path().join("other");
+        let fails = |_: &Path| -> io::Result<()> { Err(io::Error::from_raw_os_error(libc::EIO)) };
+        remove_leftovers(&other, &fails);
+        assert!(lock.exists());
+        remove_leftovers(&other, &sync_dir);
+        assert!(pool.exists() && !lock.exists());
+    }
 }
