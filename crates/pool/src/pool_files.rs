@@ -272,12 +272,17 @@ impl PoolFile {
         self.file.sync(site).map_err(|e| self.error("sync", &e))
     }
 
-    /// As `sync`, for a reader. A file system that nothing is ever written to (squashfs, ISO 9660) has no such call
-    /// (EINVAL): all that it has is durable.
+    /// As `sync`, for a reader, which never gets `ReadOnly` (that advises to open the pool read-only): EROFS comes from
+    /// a file system that an I/O error of its own has made read-only. One that nothing is ever written to (squashfs,
+    /// ISO 9660) has no such call (EINVAL): all that it has is durable.
     pub(crate) fn sync_for_reader(&self, site: Site) -> Result<()> {
         match self.file.sync(site) {
             Err(e) if e.kind() == ErrorKind::InvalidInput => Ok(()),
-            synced => synced.map_err(|e| self.error("sync", &e)),
+            Err(e) => {
+                let (path, code, message) = (self.path.clone(), e.raw_os_error(), e.to_string());
+                Err(Error::Io { path, doing: "sync", code, message })
+            }
+            Ok(()) => Ok(()),
         }
     }
 

@@ -10,6 +10,7 @@ use std::sync::Arc;
 const ENOSPC: i32 = 28;
 const EIO: i32 = 5;
 const EMFILE: i32 = 24;
+const EROFS: i32 = 30;
 
 /// In memory where the system has such a directory: these tests sync thousands of times.
 fn folder() -> tempfile::TempDir {
@@ -597,13 +598,13 @@ fn a_reader_of_a_pool_that_was_not_closed_syncs_the_log_first() {
     let path = dir.path().join("p");
     let storage = Faulty::new(Arc::new(OsStorage));
     let reader = || PoolOptions::new().read_only(true).storage(Arc::new(storage.clone()));
-    let fail_a_sync_of_the_log = || {
+    let fail_a_sync_of_the_log = |code| {
         let file = Some("log".to_owned());
         storage.plant(Fault {
             file,
             operations: vec![FaultyOperation::Sync],
             nth: 0,
-            kind: FaultKind::Errno(EIO),
+            kind: FaultKind::Errno(code),
         });
     };
     let pool = options(&storage).open(&path).unwrap();
@@ -612,15 +613,19 @@ fn a_reader_of_a_pool_that_was_not_closed_syncs_the_log_first() {
     pool.region().flush(0, 4);
     pool.region().drain().unwrap();
     drop(pool);
-    fail_a_sync_of_the_log();
+    fail_a_sync_of_the_log(EIO);
     let text = reader().open(&path).unwrap_err().to_string();
     assert!(text.contains("cannot sync") && text.contains("log"), "{text}");
+    // Not that it should open the pool read-only.
+    fail_a_sync_of_the_log(EROFS);
+    let error = reader().open(&path).unwrap_err();
+    assert!(matches!(error, Error::Io { doing: "sync", code: Some(EROFS), .. }), "{error}");
     let pool = reader().open(&path).unwrap();
     assert!(!pool.was_clean());
     assert_eq!(read(pool.region(), 0, 4), b"kept");
     drop(pool);
     options(&storage).open(&path).unwrap().close().unwrap();
-    fail_a_sync_of_the_log();
+    fail_a_sync_of_the_log(EIO);
     assert!(reader().open(&path).unwrap().was_clean());
 }
 
