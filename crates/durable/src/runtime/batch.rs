@@ -85,6 +85,14 @@ pub(crate) struct BatchExecutor {
     pub(crate) counters: BatchCounters,
 }
 
+/// The error as every later call gets it.
+fn lasting(error: Error) -> Error {
+    match error {
+        Error::Broken { .. } | Error::Poisoned { .. } | Error::Moved { .. } | Error::Foreign { .. } => error,
+        other => Error::Poisoned { first: other.to_string() },
+    }
+}
+
 // SAFETY: only `execute` and the calls of an open batch touch `writes`, and their caller is alone.
 unsafe impl Sync for BatchExecutor {}
 
@@ -180,6 +188,11 @@ impl BatchExecutor {
         self.failure().or_else(|| self.backing().poisoned().map(|error| self.fail(error)))
     }
 
+    /// As `refusal`, for who only asks: nothing changes.
+    pub(crate) fn present_failure(&self) -> Option<Error> {
+        self.failure().or_else(|| self.backing().poisoned().map(lasting))
+    }
+
     /// Why even reads fail from now on, if they do: memory holds half a command.
     #[inline]
     pub(crate) fn broken(&self) -> Result<()> {
@@ -213,12 +226,7 @@ impl BatchExecutor {
 
     /// Keeps the first failure and returns it.
     pub(crate) fn fail(&self, error: Error) -> Error {
-        let kept = match error {
-            Error::Broken { .. } | Error::Poisoned { .. } | Error::Moved { .. } | Error::Foreign { .. } => {
-                error
-            }
-            other => Error::Poisoned { first: other.to_string() },
-        };
+        let kept = lasting(error);
         if matches!(kept, Error::Broken { .. }) {
             self.broken.store(true, Ordering::Release);
         }

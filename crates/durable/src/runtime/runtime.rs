@@ -595,7 +595,8 @@ impl Runtime {
             committed: self.executor.last(),
             durable: self.executor.durable(),
             tracker: self.executor.tracker_name(),
-            failure: self.executor.failure(),
+            // An error in the background has reached no call.
+            failure: if is_here { self.executor.present_failure() } else { self.executor.failure() },
             state: if is_here { self.backing().counts() } else { StateCounts::default() },
         }
     }

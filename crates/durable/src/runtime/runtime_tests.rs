@@ -136,7 +136,9 @@ fn no_command_runs_once_the_medium_has_failed_behind() {
     let arg = (&raw mut one).cast();
     let mut client = runtime.client().unwrap();
     unsafe { client.write(add, &[arg]) }.unwrap();
+    assert!(runtime.stat().failure.is_none());
     fake.poison();
+    assert!(runtime.stat().failure.is_some_and(|error| error.to_string().contains("went unseen")));
     let error = unsafe { client.write(add, &[arg]) }.unwrap_err();
     assert!(matches!(&error, Error::Poisoned { first } if first.contains("went unseen")), "{error}");
     assert_eq!(runtime.failure().map(|e| e.to_string()), Some(error.to_string()));
