@@ -1,5 +1,6 @@
 //! Space that a state gives back: what comes back of it, what a crash keeps, and what a full disk refuses.
 
+use crate::Error;
 use crate::alloc::split_allocation::mangrove_arena_free;
 use crate::image::image::{State, StateOptions};
 use crate::image::image_tests::{ONE, alloc, command, get, options, put, root};
@@ -247,6 +248,50 @@ fn a_full_disk_refuses_what_needs_space_again_and_nothing_else() {
         now.checkpoint().unwrap();
         Box::new(now).close().unwrap();
     }
+}
+
+/// A crash may take back space of what was allocated and never stored to.
+#[test]
+fn a_full_disk_at_the_opening_is_no_damage() {
+    let _one = ONE.lock();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("state");
+    let faulty = Faulty::new(Arc::new(OsStorage));
+    let mut options = file_options(Start::Read);
+    // No thread makes a checkpoint.
+    options.shadow = options.shadow.storage(Arc::new(faulty.clone())).background(false);
+    let mut writes = WriteSet::new(32).unwrap();
+    let (state, _) = State::open(&path, &options).unwrap();
+    state.mark_initialised();
+    command(&state, &mut writes, |wrote| {
+        let block = alloc(1 << 20);
+        put(state.roots() as usize, block as u64, wrote);
+    });
+    drop(state);
+    let image = std::fs::OpenOptions::new().write(true).open(path.join("image")).unwrap();
+    let mut refused = 0;
+    for nth in 0.. {
+        image.set_len(0).unwrap();
+        faulty.plant(Fault {
+            file: Some("image".into()),
+            operations: vec![FaultyOperation::Allocate],
+            nth,
+            kind: FaultKind::ErrnoForEver(libc::ENOSPC),
+        });
+        match State::open(&path, &options) {
+            Ok((state, opened)) => {
+                assert!(!opened.new && !faulty.struck() && root(&state) != 0);
+                assert_eq!(state.check(), Vec::<String>::new());
+                break;
+            }
+            Err(error) => {
+                let is_told = matches!(error, Error::Pool(mangrove_shadow::Error::NoSpace { .. }));
+                assert!(is_told && faulty.struck(), "at {nth}: {error}");
+                refused += 1;
+            }
+        }
+    }
+    assert!(refused > 1, "{refused}");
 }
 
 /// What the blocks of `loaded` are full of.

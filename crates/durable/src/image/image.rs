@@ -24,12 +24,13 @@ use crate::image::gather::Gatherer;
 use crate::image::layout::{ARENA_OFFSET, MAGIC, ROOT_COUNT, StateHeader, VERSION};
 use crate::image::modules::{Gone, Modules, system_library_that_points_into};
 use crate::image::pointers::{points_nowhere, points_there};
+use crate::image::space::ImageSpace;
 use crate::image::variables::Globals;
 use crate::runtime::backing::{Backing, EnterReport};
-use crate::silence::{SilencedWrites, is_left_out, is_silent};
+use crate::silence::{SilencedWrites, is_silent};
 use crate::stat::{ImageStat, StateCounts};
 use crate::{Error, Result};
-use mangrove_arena::{ArenaHeap, ArenaSpace, ArenaStat, ArenaView, Writes};
+use mangrove_arena::{ArenaHeap, ArenaStat, ArenaView, Writes};
 use mangrove_shadow::{Shadow, Ticket};
 use mangrove_sys::{LeftMemory, ModulesWatch, Parked, park};
 use mangrove_tracker::{BLOCK_BYTES_DEFAULT, WriteSet};
@@ -146,32 +147,6 @@ impl Writes for HeaderWrites {
     }
 }
 
-/// The shadow as the arena's space.
-struct ShadowSpace(Arc<Shadow>);
-
-impl ArenaSpace for ShadowSpace {
-    fn base(&self) -> *mut u8 {
-        self.0.base()
-    }
-    fn len(&self) -> u64 {
-        self.0.len()
-    }
-    fn capacity(&self) -> u64 {
-        self.0.capacity()
-    }
-    fn grow(&mut self, len: u64) -> io::Result<()> {
-        // This runs inside a command's malloc: what growing allocates is not part of the state.
-        split_allocation::outside(|| self.0.grow(len).map_err(|e| io::Error::other(e.to_string())))
-    }
-    fn provide(&mut self, offset: u64, len: u64) -> io::Result<()> {
-        if is_left_out() {
-            return Ok(());
-        }
-        let provide = || self.0.provide(offset..offset + len);
-        split_allocation::outside(|| provide().map_err(|e| io::Error::other(e.to_string())))
-    }
-}
-
 /// Memory of states that were closed, or whose initialisation failed. Destructors of a program's globals run later
 /// and read it: they find it as it was, and what they change and free has no effect. The next opening of a state
 /// unmaps it, unless a system library still points into it: the buffer of a stream, or the environment.
@@ -275,9 +250,9 @@ impl State {
         options: &StateOptions,
         early: &mut HeaderWrites,
     ) -> Result<Found> {
-        let ground = Box::new(ShadowSpace(Arc::clone(shadow)));
-        let mut heap =
-            ArenaHeap::format(ground, ARENA_OFFSET, early).map_err(|what| Error::Invalid { what })?;
+        let (ground, refusal) = ImageSpace::new(Arc::clone(shadow));
+        let mut heap = ArenaHeap::format(Box::new(ground), ARENA_OFFSET, early)
+            .map_err(|what| refusal.or(Error::Invalid { what }))?;
         let modules =
             if options.self_contained { Modules::none() } else { Modules::present(options.keeps_variables) };
         if let Some(moving) = &options.moving {
@@ -288,7 +263,8 @@ impl State {
         head.version = VERSION;
         head.header_bytes = size_of::<StateHeader>() as u32;
         head.base = shadow.base() as u64;
-        (head.modules, head.modules_bytes) = place_table(&mut heap, &modules.encode(), early)?;
+        let placed = place_table(&mut heap, &modules.encode(), early);
+        (head.modules, head.modules_bytes) = placed.map_err(|error| refusal.or(error))?;
         early.wrote(header as usize, size_of::<StateHeader>());
         Ok(Found { heap, modules, globals: Globals::new(), table_is_old: false })
     }
@@ -312,8 +288,10 @@ impl State {
                 shadow.base()
             )));
         }
+        let (ground, refusal) = ImageSpace::new(Arc::clone(shadow));
+        // It grows to its length, if a crash has left the working copy shorter.
         let mut heap =
-            ArenaHeap::open(Box::new(ShadowSpace(Arc::clone(shadow))), ARENA_OFFSET).map_err(damaged)?;
+            ArenaHeap::open(Box::new(ground), ARENA_OFFSET).map_err(|what| refusal.or(damaged(what)))?;
         free_space::provide_again(shadow, &mut heap)?;
         let recorded = bytes_at(&heap, head.modules, head.modules_bytes);
         let table = recorded

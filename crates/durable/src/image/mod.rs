@@ -12,4 +12,5 @@ pub(super) mod image_tests;
 pub(super) mod layout;
 pub(super) mod modules;
 mod pointers;
+mod space;
 pub(super) mod variables;
