@@ -1,8 +1,13 @@
 //! Two states in one process: what one does leaves nothing in the other. Nor does what the process has.
 
 use mangrove_durable::{Allocator, Client, Durable, Error, Medium, Options, Runtime, TrackerChoice};
+use mangrove_testkit::command::wait_until;
+use mangrove_testkit::process::descriptors_of;
 use std::collections::BTreeMap;
 use std::ffi::c_void;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
 
 #[global_allocator]
 static ALLOCATOR: Allocator = Allocator::new();
@@ -54,4 +59,40 @@ fn a_client_that_a_command_drops_leaves_nothing_in_the_state() {
     assert_eq!((clients.len(), runtime.arena().expect("no command runs").blocks), (0, before));
     drop(client);
     runtime.close().expect("closes");
+}
+
+/// The memory of a closed state stays for destructors, and the next opening of any state unmaps it.
+#[test]
+fn a_state_that_one_thread_opens_while_another_closes_it_keeps_its_memory() {
+    let scratch = tempfile::tempdir().expect("a scratch directory");
+    let path = scratch.path().canonicalize().expect("a path").join("one");
+    let options = Options::new().tracker(TrackerChoice::Explicit).self_contained(true).medium(Medium::File);
+    let open = |path: &Path, options: &Options| -> Arc<Runtime> {
+        // SAFETY: without an initialisation.
+        unsafe { Runtime::open(path, options, None) }.expect("opens")
+    };
+    let first = open(&path, &options);
+    let (before, patient) = (descriptors_of(&path), options.clone().busy_wait(Duration::from_secs(300)));
+    let second = std::thread::scope(|scope| {
+        let opening = scope.spawn(|| {
+            let mut opened = None;
+            // A state that ends has its addresses for a moment longer than its files.
+            wait_until("the addresses are free", || {
+                // SAFETY: without an initialisation.
+                let tried = unsafe { Runtime::open(&path, &patient, None) };
+                let is_taken = matches!(tried, Err(Error::Pool(mangrove_shadow::Error::AddressTaken { .. })));
+                opened = Some(tried);
+                !is_taken
+            });
+            opened.expect("tried").expect("opens")
+        });
+        wait_until("the other thread waits for the state", || descriptors_of(&path) > before);
+        first.close().expect("closes");
+        opening.join().expect("ends")
+    });
+    let third = open(&scratch.path().join("third"), &options);
+    // SAFETY: a word of the state, which no command writes.
+    assert_eq!(unsafe { second.roots().read() }, 0);
+    third.close().expect("closes");
+    second.close().expect("closes");
 }

@@ -1,4 +1,4 @@
-//! A child of fork(2), and threads that sleep.
+//! A child of fork(2), threads that sleep, and open files.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -40,4 +40,14 @@ pub fn own_thread() -> PathBuf {
 pub fn is_asleep(thread: &Path) -> bool {
     let told = std::fs::read_to_string(thread.join("stat")).unwrap_or_default();
     told.rsplit(") ").next().is_some_and(|state| state.starts_with('S'))
+}
+
+/// Descriptors that this process has of the directory or file at `path`, which is absolute and has no links in it.
+///
+/// # Panics
+/// Without /proc.
+#[must_use]
+pub fn descriptors_of(path: &Path) -> usize {
+    let all = std::fs::read_dir("/proc/self/fd").expect("/proc is there");
+    all.flatten().filter(|one| std::fs::read_link(one.path()).is_ok_and(|to| to == path)).count()
 }

@@ -14,7 +14,7 @@
 
 use crate::alloc::reports::Reports;
 use crate::alloc::split_allocation;
-use crate::alloc::split_allocation::{Registration, Retired};
+use crate::alloc::split_allocation::Registration;
 use crate::alloc::thread_keys;
 use crate::alloc::write_fence::{FenceReport, WriteFence};
 use crate::image::aslr::MovingModules;
@@ -22,7 +22,8 @@ use crate::image::audit::Audit;
 use crate::image::free_space;
 use crate::image::gather::Gatherer;
 use crate::image::layout::{ARENA_OFFSET, MAGIC, ROOT_COUNT, StateHeader, VERSION};
-use crate::image::modules::{Gone, Modules, system_library_that_points_into};
+use crate::image::left_states::{in_the_way, leave, left_states, unmap};
+use crate::image::modules::{Gone, Modules};
 use crate::image::pointers::{points_nowhere, points_there};
 use crate::image::space::ImageSpace;
 use crate::image::variables::Globals;
@@ -32,7 +33,7 @@ use crate::stat::{ImageStat, StateCounts};
 use crate::{Error, Result};
 use mangrove_arena::{ArenaHeap, ArenaStat, ArenaView, Writes};
 use mangrove_shadow::{Shadow, Ticket};
-use mangrove_sys::{LeftMemory, ModulesWatch, Parked, park};
+use mangrove_sys::{ModulesWatch, Parked, park};
 use mangrove_tracker::{BLOCK_BYTES_DEFAULT, WriteSet};
 use parking_lot::Mutex;
 use std::io;
@@ -147,11 +148,6 @@ impl Writes for HeaderWrites {
     }
 }
 
-/// Memory of states that were closed, or whose initialisation failed. Destructors of a program's globals run later
-/// and read it: they find it as it was, and what they change and free has no effect. The next opening of a state
-/// unmaps it, unless a system library still points into it: the buffer of a stream, or the environment.
-static LEFT: Mutex<Vec<(Retired, LeftMemory)>> = Mutex::new(Vec::new());
-
 impl State {
     /// Opens the state at `path`, or makes one. When this returns, memory is back at its addresses, and variables in
     /// their modules.
@@ -163,8 +159,8 @@ impl State {
             return Err(Error::Invalid { what: "durable state cannot be opened read-only".into() });
         }
         thread_keys::settle_own_key();
-        let mut left = LEFT.lock();
-        left.retain(|(memory, _)| system_library_that_points_into(&memory.span()).is_some());
+        let mut left = left_states();
+        unmap(&mut left);
         let shadow = options.shadow.clone().kind("durable").open(path).map_err(|error| match error {
             mangrove_shadow::Error::AddressTaken { address, .. } => {
                 in_the_way(&left, address).unwrap_or(error.into())
@@ -513,7 +509,7 @@ impl Backing for State {
             return freed.and(shadow.close().map_err(Error::from));
         };
         let closed = shadow.close();
-        LEFT.lock().push((registration.retire(view), parked.put_back()));
+        leave(registration.retire(view), parked, false);
         freed.and(closed.map_err(Error::from))
     }
 
@@ -530,8 +526,7 @@ impl Backing for State {
             return std::mem::forget((retired, shadow));
         };
         drop(shadow);
-        let left = (retired, parked.put_back());
-        if is_kept { std::mem::forget(left) } else { LEFT.lock().push(left) }
+        leave(retired, parked, is_kept);
     }
 }
 
@@ -761,18 +756,4 @@ fn is_new(shadow: &Shadow) -> Result<bool> {
         _ if words.iter().all(|&word| word == 0) => Ok(true),
         _ => Err(Error::Damaged { what: "its first page does not begin as that of a state".into() }),
     }
-}
-
-/// The error that names the library which still points into memory of a closed state, if such memory lies at
-/// `address`.
-fn in_the_way(left: &[(Retired, LeftMemory)], address: u64) -> Option<Error> {
-    let (memory, _) = left.iter().find(|(memory, _)| memory.span().contains(&(address as usize)))?;
-    let library = system_library_that_points_into(&memory.span())?;
-    Some(Error::Invalid {
-        what: format!(
-            "a state that this process closed was at {address:#x}, and {library} still uses memory of it, as the \
-             first use of a stream, of setenv or of localtime inside a command makes it; open it in a new process, \
-             or use such things once before opening"
-        ),
-    })
 }

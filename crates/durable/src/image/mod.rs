@@ -10,6 +10,7 @@ pub(super) mod image;
 #[cfg(test)]
 pub(super) mod image_tests;
 pub(super) mod layout;
+mod left_states;
 pub(super) mod modules;
 mod pointers;
 mod space;

@@ -42,21 +42,26 @@ pub unsafe fn park(range: Range<usize>) -> io::Result<Parked> {
 }
 
 impl Parked {
-    /// Moves everything back. Mappings made at the old addresses meanwhile are replaced.
+    /// Moves everything back. `None` where something else has been mapped at the old addresses meanwhile: that stays,
+    /// and what was moved is unmapped.
     #[must_use]
-    pub fn put_back(mut self) -> LeftMemory {
-        LeftMemory(self.restore())
+    pub fn put_back(mut self) -> Option<LeftMemory> {
+        let (back, is_taken) = self.restore();
+        let left = LeftMemory(back);
+        (!is_taken).then_some(left)
     }
 
-    fn restore(&mut self) -> Vec<Range<usize>> {
-        let mut back = Vec::new();
+    /// What is back, and whether the place of something is taken.
+    fn restore(&mut self) -> (Vec<Range<usize>>, bool) {
+        let (mut back, mut is_taken) = (Vec::new(), false);
         for (part, at) in self.parts.drain(..) {
-            // SAFETY: the part was there, and its owner has released the addresses.
-            if unsafe { move_mapping(at..at + part.len(), part.start) }.is_ok() {
-                back.push(part);
+            // SAFETY: no thread knows where the part is now.
+            match unsafe { move_back(at, &part) } {
+                Ok(()) => back.push(part),
+                Err(e) => is_taken |= e.kind() == io::ErrorKind::AlreadyExists,
             }
         }
-        back
+        (back, is_taken)
     }
 }
 
@@ -67,6 +72,19 @@ impl Drop for LeftMemory {
             unsafe { libc::munmap(part.start as *mut libc::c_void, part.len()) };
         }
     }
+}
+
+/// Moves the mapping at `from` to the addresses of `part`, which has as many bytes. Replaces nothing.
+///
+/// # Safety
+/// No thread uses what is at `from`.
+unsafe fn move_back(from: usize, part: &Range<usize>) -> io::Result<()> {
+    let place = Reservation::anonymous_at(part.start, part.len())?;
+    // SAFETY: the caller's promise; the place is ours.
+    unsafe { move_mapping(from..from + part.len(), part.start) }?;
+    // The part has taken its place.
+    std::mem::forget(place);
+    Ok(())
 }
 
 /// # Safety
@@ -135,6 +153,9 @@ fn mappings_in(range: &Range<usize>) -> io::Result<Vec<Range<usize>>> {
 mod tests {
     use super::*;
 
+    /// Addresses at which the system maps nothing by itself, also for a test that runs at the same time.
+    const FREE: [usize; 2] = [0x2100_0000_0000, 0x2200_0000_0000];
+
     #[test]
     fn mappings_have_their_names_and_rights() {
         static VARIABLE: std::sync::atomic::AtomicU8 = std::sync::atomic::AtomicU8::new(1);
@@ -149,7 +170,7 @@ mod tests {
 
     #[test]
     fn content_survives_its_owner() {
-        let owner = Reservation::anonymous(64 << 10).unwrap();
+        let owner = Reservation::anonymous_at(FREE[0], 64 << 10).unwrap();
         let base = owner.base().as_ptr();
         // SAFETY: the test's own memory; a part of it is made a mapping of its own.
         unsafe {
@@ -161,11 +182,39 @@ mod tests {
         let parked = unsafe { park(range.clone()) }.unwrap();
         assert!(mappings_in(&range).unwrap().is_empty());
         drop(owner);
-        let left = parked.put_back();
+        let left = parked.put_back().unwrap();
         // SAFETY: back at its address.
         assert!(unsafe { std::slice::from_raw_parts(base, 64 << 10) }.iter().all(|&b| b == 7));
         assert_eq!(mappings_in(&range).unwrap().len(), 3);
         drop(left);
         assert!(mappings_in(&range).unwrap().is_empty());
+    }
+
+    /// The third of four mappings is the one that meets another owner.
+    #[test]
+    fn what_another_owner_has_mapped_meanwhile_stays() {
+        const PAGE: usize = 4096;
+        let owner = Reservation::anonymous_at(FREE[1], 4 * PAGE).unwrap();
+        let base = owner.base().as_ptr();
+        // SAFETY: the test's own memory, of which parts are made mappings of their own.
+        unsafe {
+            base.write_bytes(7, 4 * PAGE);
+            for page in [1, 3] {
+                libc::mprotect(base.add(page * PAGE).cast(), PAGE, libc::PROT_READ);
+            }
+        }
+        let range = base as usize..base as usize + 4 * PAGE;
+        // SAFETY: no other code knows the range.
+        let parked = unsafe { park(range.clone()) }.unwrap();
+        drop(owner);
+        let other = Reservation::anonymous_at(range.start + 2 * PAGE, PAGE).unwrap();
+        // SAFETY: the test's own memory.
+        unsafe { other.base().as_ptr().write_bytes(9, PAGE) };
+        assert!(parked.put_back().is_none());
+        // SAFETY: as above.
+        let bytes = unsafe { std::slice::from_raw_parts(other.base().as_ptr(), PAGE) };
+        assert!(bytes.iter().all(|&byte| byte == 9));
+        let place = range.start + 2 * PAGE..range.start + 3 * PAGE;
+        assert_eq!(mappings_in(&range).unwrap(), [place]);
     }
 }
