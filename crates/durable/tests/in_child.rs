@@ -1,14 +1,17 @@
-//! A child of fork(2) has a state of its own, while a thread that only its parent has runs a command of another one. A
-//! test program of its own: no other test holds a lock at the fork.
+//! A child of fork(2) has a state of its own, while a thread that only its parent has runs a command of another one, or
+//! opens one. A test program of its own, whose tests take turns: no other test holds a lock at the fork.
 
 use mangrove_durable::{Medium, Options, Runtime, TrackerChoice, will_write};
-use mangrove_testkit::process::in_child;
+use mangrove_testkit::command::wait_until;
+use mangrove_testkit::process::{descriptors_of, in_child};
 use std::ffi::c_void;
 use std::path::Path;
 use std::ptr::null_mut;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
+static TURN: Mutex<()> = Mutex::new(());
 static IS_INSIDE: AtomicBool = AtomicBool::new(false);
 static MAY_END: AtomicBool = AtomicBool::new(false);
 
@@ -26,14 +29,22 @@ unsafe extern "C" fn set(arg: *mut c_void) {
     unsafe { arg.cast::<usize>().write(7) };
 }
 
-fn open(path: &Path, tracker: TrackerChoice) -> Arc<Runtime> {
-    let options = Options::new().tracker(tracker).self_contained(true).medium(Medium::File);
+fn options(tracker: TrackerChoice) -> Options {
+    Options::new().tracker(tracker).self_contained(true).medium(Medium::File).log_bytes(64 << 10)
+}
+
+fn open_with(path: &Path, options: &Options) -> Arc<Runtime> {
     // SAFETY: without an initialisation.
-    unsafe { Runtime::open(path, &options.log_bytes(64 << 10), None) }.expect("opens")
+    unsafe { Runtime::open(path, options, None) }.expect("opens")
+}
+
+fn open(path: &Path, tracker: TrackerChoice) -> Arc<Runtime> {
+    open_with(path, &options(tracker))
 }
 
 #[test]
 fn a_child_runs_commands_of_its_own_state_beside_one_of_its_parent() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     for (name, tracker) in [("explicit", TrackerChoice::Explicit), ("auto", TrackerChoice::Auto)] {
         let scratch = tempfile::tempdir().expect("a scratch directory");
         let runtime = open(&scratch.path().join("parent"), tracker);
@@ -61,4 +72,25 @@ fn a_child_runs_commands_of_its_own_state_beside_one_of_its_parent() {
         assert_eq!(status, 0, "{name}");
         runtime.close().expect("closes");
     }
+}
+
+#[test]
+fn a_child_opens_its_own_state_while_a_thread_of_its_parent_opens_one() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let scratch = tempfile::tempdir().expect("a scratch directory");
+    let path = scratch.path().canonicalize().expect("a path").join("parent");
+    let options = options(TrackerChoice::Explicit);
+    let first = open_with(&path, &options);
+    let (before, patient) = (descriptors_of(&path), options.clone().busy_wait(Duration::from_secs(300)));
+    let status = std::thread::scope(|scope| {
+        // SAFETY: without an initialisation.
+        let opening = scope.spawn(|| unsafe { Runtime::open(&path, &patient, None) });
+        wait_until("the other thread waits for the state", || descriptors_of(&path) > before);
+        let status = in_child(|| open_with(&scratch.path().join("child"), &options).close().expect("closes"));
+        first.close().expect("closes");
+        // Whether it opens the state then is no matter here.
+        let _ = opening.join().expect("ends");
+        status
+    });
+    assert_eq!(status, 0);
 }

@@ -9,17 +9,57 @@
 use crate::Error;
 use crate::alloc::split_allocation::Retired;
 use crate::image::modules::system_library_that_points_into;
-use mangrove_sys::{LeftMemory, Parked};
+use mangrove_sys::{LeftMemory, Parked, ProcessMark};
 use parking_lot::{Mutex, MutexGuard};
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicPtr, Ordering};
 
 /// What is left, of all states of a process.
 pub(super) type LeftStates = Vec<(Retired, LeftMemory)>;
 
-static LEFT: Mutex<LeftStates> = Mutex::new(Vec::new());
+/// The list of one process.
+struct ProcessList {
+    process: ProcessMark,
+    states: Mutex<LeftStates>,
+}
+
+/// Made when a process first needs it, and never freed: a thread that a forked child does not have may hold the lock of
+/// its parent's, for as long as it opens a state.
+static LIST: AtomicPtr<ProcessList> = AtomicPtr::new(null_mut());
 
 /// What is left in this process. While it is locked, no other state is opened, and none that ends is left.
 pub(super) fn left_states() -> MutexGuard<'static, LeftStates> {
-    LEFT.lock()
+    // Acquire, with the Release in `make`.
+    let present = LIST.load(Ordering::Acquire);
+    // SAFETY: null, or never freed.
+    match unsafe { present.as_ref() } {
+        Some(list) if list.process.is_here() => list.states.lock(),
+        parents => make(present, parents).states.lock(),
+    }
+}
+
+/// The list of this process, where `present` is none or that of a parent, `parents`.
+#[cold]
+fn make(present: *mut ProcessList, parents: Option<&'static ProcessList>) -> &'static ProcessList {
+    // The memory stays mapped here if a thread of the parent's has the list.
+    let inherit = |list: &'static ProcessList| {
+        let mut states = list.states.try_lock()?;
+        Some(std::mem::take(&mut *states))
+    };
+    let states = Mutex::new(parents.and_then(inherit).unwrap_or_default());
+    let made = Box::into_raw(Box::new(ProcessList { process: ProcessMark::here(), states }));
+    match LIST.compare_exchange(present, made, Ordering::AcqRel, Ordering::Acquire) {
+        // SAFETY: just made, and from now on never freed.
+        Ok(_) => unsafe { &*made },
+        Err(other) => {
+            // SAFETY: just made, and known only here.
+            let made = unsafe { Box::from_raw(made) };
+            // SAFETY: another thread of this process has made it, and it is never freed.
+            let other = unsafe { &*other };
+            other.states.lock().append(&mut made.states.into_inner());
+            other
+        }
+    }
 }
 
 /// Unmaps what is left, but for what a system library points into.
