@@ -112,12 +112,14 @@ impl OpenState {
     /// This thread's slot, marked as in a call.
     fn enter(self: &Arc<Self>) -> Result<InCall> {
         outside_commands()?;
-        let mine = SLOTS.with(|slots| {
+        let kept = SLOTS.try_with(|slots| {
             if let Some(mine) = slots.borrow().iter().find(|mine| mine.id == self.id) {
                 return Ok(Rc::clone(mine));
             }
             self.new_slot(&mut slots.borrow_mut())
-        })?;
+        });
+        // The thread ends, and one of its destructors calls when the slots have gone.
+        let mine = kept.unwrap_or_else(|_| self.slot_for_one_call())?;
         if mine.busy.replace(true) {
             return Err(Error::Nested);
         }
@@ -127,14 +129,28 @@ impl OpenState {
     #[cold]
     fn new_slot(self: &Arc<Self>, slots: &mut Vec<Rc<ThreadSlot>>) -> Result<Rc<ThreadSlot>> {
         slots.retain(|mine| mine.shared.strong_count() > 0);
-        let mine = Rc::new(ThreadSlot {
+        let mine = self.make_slot()?;
+        slots.push(Rc::clone(&mine));
+        Ok(mine)
+    }
+
+    /// A slot that no later call of the thread finds: it is given back when the call ends.
+    #[cold]
+    fn slot_for_one_call(self: &Arc<Self>) -> Result<Rc<ThreadSlot>> {
+        // No slot says that the thread is in a call: a write inside a read would wait for that read.
+        if self.runtime.reads_here() {
+            return Err(Error::Nested);
+        }
+        self.make_slot()
+    }
+
+    fn make_slot(self: &Arc<Self>) -> Result<Rc<ThreadSlot>> {
+        Ok(Rc::new(ThreadSlot {
             id: self.id,
             slot: self.runtime.join()?,
             busy: Cell::new(false),
             shared: Arc::downgrade(self),
-        });
-        slots.push(Rc::clone(&mine));
-        Ok(mine)
+        }))
     }
 }
 

@@ -150,6 +150,11 @@ impl Runtime {
         }
     }
 
+    /// Whether this thread is in a read.
+    pub(crate) fn reads_here(&self) -> bool {
+        self.combiner.reads_here()
+    }
+
     /// Refuses a call that would wait for itself: in a command of any state, since that state's next command may wait
     /// for the present one to end, and on a thread that has a batch open.
     #[inline]
