@@ -1,14 +1,15 @@
 //! Filling a new pool without a log: a thread puts what Python's iterator yields.
 //!
 //! The iterator runs on the caller's thread, since what it reads from (a cursor of another database, say) may be bound
-//! to that thread. Records go over in chunks, so that the two threads work side by side.
+//! to that thread. Records go over in chunks, so that the two threads work side by side. A child that the iterator or a
+//! signal's handler forks has the caller's thread alone, and gets an exception.
 
 use crate::arguments::{allowed_capacity, bytes, path as path_of};
 use crate::errors::{checked, exception};
 use crate::shutdown::{calling, detached};
 use crate::wait::wait;
 use mangrove::{Error, Map, MapOptions};
-use mangrove_sys::without_signals;
+use mangrove_sys::{ProcessMark, without_signals};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use std::path::PathBuf;
@@ -60,6 +61,7 @@ pub(crate) fn load(
     }
     let path: PathBuf = path_of(path)?;
     let records = records.try_iter()?;
+    let home = ProcessMark::here();
     let (sender, receiver) = sync_channel(CHUNKS_WAITING_MAX);
     let thread = std::thread::Builder::new().name("mangrove-fill".into());
     let fill = move || options.load(path, |map| put_all(map, &receiver));
@@ -68,7 +70,13 @@ pub(crate) fn load(
         // The map that is loaded needs threads of its own, so there is no other way.
         exception(py, "Error", &format!("cannot start the thread mangrove-fill: {e}"), None, None)
     })?;
-    let sent = send_all(py, records, &sender);
+    let sent = send_all(py, records, &sender, home);
+    if !home.is_here() {
+        // The channel's lock may be taken by the thread, which is the parent's.
+        std::mem::forget((sender, loader));
+        let message = "this process was forked while the map was loaded: the load is the parent's";
+        return Err(sent.err().unwrap_or_else(|| exception(py, "Forked", message, None, None)));
+    }
     // Without an end before, the load is given up.
     drop(sender);
     if let Err(raised) = sent {
@@ -81,11 +89,12 @@ pub(crate) fn load(
     }
 }
 
-/// Sends all records, and the end; stops early when nobody takes them any more.
+/// Sends all records, and the end; stops early when nobody takes them any more, and in a child of the process `home`.
 fn send_all(
     py: Python<'_>,
     mut records: Bound<'_, pyo3::types::PyIterator>,
     to: &SyncSender<Message>,
+    home: ProcessMark,
 ) -> PyResult<()> {
     let mut chunk = Chunk::default();
     while let Some(record) = calling(py, || records.next()) {
@@ -97,11 +106,14 @@ fn send_all(
         if chunk.len() >= CHUNK_BYTES {
             let full = Message::Records(std::mem::take(&mut chunk));
             py.check_signals()?;
-            if detached(py, || to.send(full)).is_err() {
-                // The loader's error is the reason.
+            if !home.is_here() || detached(py, || to.send(full)).is_err() {
+                // The loader's error is the reason, or the fork.
                 return Ok(());
             }
         }
+    }
+    if !home.is_here() {
+        return Ok(());
     }
     // An error here is the loader's, too.
     let _ = detached(py, || to.send(Message::Records(chunk)).and_then(|()| to.send(Message::End)));

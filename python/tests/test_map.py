@@ -7,10 +7,12 @@ import operator
 import os
 import pickle
 import random
+import shutil
 import signal
 import tempfile
 import threading
 import unittest
+import warnings
 import weakref
 from collections.abc import Mapping, MutableMapping
 
@@ -356,6 +358,35 @@ class Loads(Case):
             mangrove.Map.load(self.pool, records)
         self.assertGreater(operator.length_hint(records), 0)
         self.nothing_is_there()
+
+    def test_a_load_whose_iterator_forks(self):
+        for records_after, ends_with in (100_000, None), (0, None), (0, RuntimeError("of the child")):
+            parent, child = os.getpid(), None
+
+            def records():
+                nonlocal child
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore", DeprecationWarning)
+                    child = os.fork()
+                if not child:
+                    # Ends a child that waits for ever.
+                    signal.alarm(120)
+                    if ends_with is not None:
+                        raise ends_with
+                for number in range(records_after):
+                    yield b"%d" % number, bytes(100)
+
+            expected = mangrove.Forked if ends_with is None else RuntimeError
+            try:
+                count = mangrove.Map.load(self.pool, records())
+            except BaseException as error:
+                if os.getpid() == parent:
+                    raise
+                os._exit(0 if isinstance(error, expected) else 1)
+            if os.getpid() != parent:
+                os._exit(2)
+            self.assertEqual((os.waitpid(child, 0)[1], count), (0, records_after))
+            shutil.rmtree(self.pool)
 
 
 class BadInput(Case):
