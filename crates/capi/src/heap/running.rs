@@ -59,8 +59,15 @@ struct Ending;
 
 impl Drop for Ending {
     fn drop(&mut self) {
-        while !innermost().is_null() {
-            cancel(innermost());
+        loop {
+            let frame = innermost();
+            // In the library, or in an access, the thread ends by `exit` in a signal handler that has interrupted that.
+            // What is half-way there cannot be undone from here, and stays as after a crash.
+            // SAFETY: linked, so it is there, and this thread's.
+            if frame.is_null() || IN_LIBRARY.get() || unsafe { (*frame).busy.get() } {
+                return;
+            }
+            cancel(frame);
         }
     }
 }
@@ -397,5 +404,42 @@ unsafe fn is_alive(frame: *const TxFrame) -> bool {
         CallState::Waits => unsafe { place.read_volatile() == number },
         // A signal handler: whether the body was left, the thread's next call finds out.
         CallState::Unknown => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a thread's destructors find when a signal handler calls `exit`, which runs them.
+    #[derive(Clone, Copy, PartialEq, Eq)]
+    enum Interrupted {
+        Nothing,
+        Library,
+        Access,
+    }
+
+    #[test]
+    fn an_ending_thread_undoes_its_transaction_unless_it_is_interrupted_in_the_library() {
+        for interrupted in [Interrupted::Nothing, Interrupted::Library, Interrupted::Access] {
+            let folder = tempfile::tempdir().unwrap();
+            let mut heap = Heap::options().capacity(256 << 20).open(folder.path().join("heap")).unwrap();
+            let end_inside = || {
+                begin(&heap, ProcessMark::here(), TxKind::Waits).unwrap();
+                match interrupted {
+                    Interrupted::Nothing => {}
+                    Interrupted::Library => std::mem::forget(Inside::begin()),
+                    // SAFETY: the frame of the transaction that has just begun.
+                    Interrupted::Access => unsafe { (*innermost()).busy.set(true) },
+                }
+            };
+            std::thread::scope(|scope| scope.spawn(end_inside).join().unwrap());
+            let is_open = heap.has_open_transaction();
+            assert_eq!(is_open, interrupted != Interrupted::Nothing);
+            if is_open {
+                // The transaction uses it.
+                std::mem::forget(heap);
+            }
+        }
     }
 }
