@@ -144,6 +144,14 @@ impl PoolFile {
         }
     }
 
+    /// As `read_at`; see [`StorageFile::read_past_cache`].
+    pub(crate) fn read_past_cache(&self, offset: u64, bytes: &mut [u8]) -> Result<usize> {
+        match (self.file.read_past_cache(offset, bytes), &self.unread) {
+            (Err(e), Some(unread)) if is_unreadable(&e) => self.read_by_pages(offset, bytes, unread),
+            (read, _) => read.map_err(|e| self.error("read", &e)),
+        }
+    }
+
     /// As `read_at`, where a page that the medium cannot read is zeros, and is noted.
     #[cold]
     fn read_by_pages(&self, offset: u64, bytes: &mut [u8], unread: &Mutex<BTreeSet<u64>>) -> Result<usize> {
@@ -203,7 +211,8 @@ impl PoolFile {
         self.read_padded(0, rest)
     }
 
-    /// Announces that all of the log, whose ring this file holds, will be read from a position on.
+    /// Announces that all of the log, whose ring this file holds, will be read from a position on through the page
+    /// cache.
     pub(crate) fn will_read_ring(&self, lsn: Lsn, ring: RingLayout) {
         let physical = ring.place(lsn);
         self.file.will_read(physical, ring.bytes - physical);

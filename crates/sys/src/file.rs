@@ -21,8 +21,8 @@ pub enum NameKind {
     Other,
 }
 
-/// Opens an open file once more, so that each write bypasses the page cache and is durable when it returns
-/// (O_DIRECT and O_DSYNC). Uses its handle, because its name may belong to another file by now.
+/// Opens an open file once more, so that each read and write bypasses the page cache, and a write is durable when it
+/// returns (O_DIRECT and O_DSYNC). Uses its handle, because its name may belong to another file by now.
 ///
 /// # Errors
 /// `InvalidInput` where the file system has no direct I/O; else those of open(2).
@@ -30,7 +30,7 @@ pub fn open_direct_durable(file: &File) -> io::Result<File> {
     open_again(file, libc::O_DIRECT | libc::O_DSYNC)
 }
 
-/// As [`open_direct_durable`], for writes that become durable by a sync (O_DIRECT).
+/// As [`open_direct_durable`], where writes become durable by a sync (O_DIRECT).
 ///
 /// # Errors
 /// As there.
@@ -38,10 +38,10 @@ pub fn open_direct(file: &File) -> io::Result<File> {
     open_again(file, libc::O_DIRECT)
 }
 
-/// Opens an open file once more, for writing.
+/// Opens an open file once more, for reading and writing.
 fn open_again(file: &File, flags: libc::c_int) -> io::Result<File> {
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());
-    open_above_standard(|| OpenOptions::new().write(true).custom_flags(flags).open(path))
+    open_above_standard(|| OpenOptions::new().read(true).write(true).custom_flags(flags).open(path))
 }
 
 /// Opens the file at `path` itself for writing. A link is an error; so is a pipe without a reader, where open(2)

@@ -21,7 +21,7 @@ use crate::format::superblock::Superblock;
 use crate::limits::{fits_memory, reserve};
 use crate::log::recent::{LeftRecent, Recent, UnusedRecent};
 use crate::log::ring::Log;
-use crate::log::scan::{LogScan, closed_log, refuse_grown, refuse_hole, scan};
+use crate::log::scan::{LogScan, closed_log, is_requested, refuse_grown, refuse_hole, scan};
 use crate::log::spill::PendingSpill;
 use crate::look::gate::CheckpointGate;
 use crate::look::hole::refuse_hole_beside;
@@ -152,7 +152,8 @@ pub(crate) fn recover(
         false => recent,
     };
     let nonce = storage.random();
-    if !sb.clean && !options.beside_writer {
+    let is_past_cache = !read_only && !is_requested(sb.log_bytes) && log_file.raw().is_direct();
+    if !sb.clean && !options.beside_writer && !is_past_cache {
         // The process wrote its log past the page cache, so it must be read from the disk: start with all of it now,
         // for `refuse_hole` too.
         log_file.will_read_ring(sb.tail, sb.ring());

@@ -36,8 +36,13 @@ use crate::{Error, Lsn, Result};
 use mangrove_sys::Mirror;
 use std::path::PathBuf;
 
-/// Bytes read at a time.
-const STEP_BYTES: u64 = 256 << 10;
+/// Bytes read at a time, from multiples of it on.
+const STEP_BYTES: u64 = 512 << 10;
+/// Logs up to this length are requested as a whole before they are read. A longer one would take as much memory of the
+/// page cache, for bytes that are read once: it is read past the cache, as it was written.
+const REQUESTED_BYTES_MAX: u64 = 256 << 20;
+/// What is read past the page cache begins in the file and in memory at a multiple of it, as its length is one.
+const BLOCK_BYTES: usize = 4096;
 /// The search for a proof computes checksums of at most so many times the bytes of the log. No crash leaves more
 /// bytes that look like groups, but the bytes that a user stores may look like anything.
 const SUMMED_LOGS_MAX: u64 = 8;
@@ -89,6 +94,17 @@ impl LogScan {
     }
 }
 
+/// Whether a log of `log_bytes` bytes is to be requested as a whole before it is read, so that the disk reads while the
+/// groups are looked at. One that is read at once need not be.
+pub(crate) fn is_requested(log_bytes: u64) -> bool {
+    log_bytes > STEP_BYTES && log_bytes <= REQUESTED_BYTES_MAX
+}
+
+/// Reads at `offset` of the file of a log with `log_bytes` bytes; see [`is_requested`].
+fn read(file: &PoolFile, log_bytes: u64, offset: u64, bytes: &mut [u8]) -> Result<usize> {
+    if is_requested(log_bytes) { file.read_at(offset, bytes) } else { file.read_past_cache(offset, bytes) }
+}
+
 /// Reads one group at a time into the ring.
 struct LogReader<'a> {
     file: &'a PoolFile,
@@ -106,7 +122,8 @@ impl LogReader<'_> {
         }
         while self.loaded < at + len {
             let physical = self.layout.place(self.loaded);
-            let step = STEP_BYTES.min(self.layout.bytes - physical).min(self.limit - self.loaded);
+            let step = STEP_BYTES - physical % STEP_BYTES;
+            let step = step.min(self.layout.bytes - physical).min(self.limit - self.loaded);
             // SAFETY: inside the first view of the ring, which is ours alone.
             let bytes = unsafe {
                 std::slice::from_raw_parts_mut(
@@ -114,7 +131,8 @@ impl LogReader<'_> {
                     step as usize,
                 )
             };
-            self.file.read_padded(physical, bytes)?;
+            let read = read(self.file, self.layout.bytes, physical, bytes)?;
+            bytes[read..].fill(0);
             self.loaded += step;
         }
         Ok(true)
@@ -425,7 +443,8 @@ pub(crate) fn refuse_hole(file: &PoolFile, sb: &Superblock, scan: &LogScan) -> R
         );
         return Err(file.corrupt(sb.ring().place(scan.end), what));
     }
-    let mut buffer = vec![0u8; STEP_BYTES.min(sb.log_bytes) as usize];
+    let mut space = Vec::new();
+    let buffer = aligned(&mut space, STEP_BYTES.min(sb.log_bytes) as usize);
     let mut budget = SUMMED_LOGS_MAX * sb.log_bytes;
     // What comes from a file of recent writes was not read in the log, where other groups may lie.
     let read_to = scan.recent.map_or(scan.end, |(from, _)| from);
@@ -466,7 +485,8 @@ pub(crate) fn refuse_hole(file: &PoolFile, sb: &Superblock, scan: &LogScan) -> R
 pub(crate) fn refuse_grown(file: &PoolFile, sb: &Superblock, superblock: PathBuf) -> Result<()> {
     let size = file.size()?;
     let mut budget = SUMMED_LOGS_MAX * size;
-    let mut buffer = vec![0; STEP_BYTES.min(size.saturating_sub(sb.log_bytes)) as usize];
+    let mut space = Vec::new();
+    let buffer = aligned(&mut space, STEP_BYTES.min(size.saturating_sub(sb.log_bytes)) as usize);
     let mut at = sb.log_bytes;
     let is_later = |header: &GroupHeader, _| header.lsn >= sb.tail;
     while at < size && DamageCheck::GrownLog.is_on() {
@@ -488,6 +508,13 @@ pub(crate) fn refuse_grown(file: &PoolFile, sb: &Superblock, superblock: PathBuf
     Ok(())
 }
 
+/// `len` bytes in `space` that can be read past the page cache.
+fn aligned(space: &mut Vec<u8>, len: usize) -> &mut [u8] {
+    space.resize(len + BLOCK_BYTES, 0);
+    let start = space.as_ptr().align_offset(BLOCK_BYTES);
+    &mut space[start..start + len]
+}
+
 /// True when all of `at..at + len` of the log file holds positions in `range`.
 fn is_scanned(range: std::ops::Range<Lsn>, at: u64, len: u64, ring: RingLayout) -> bool {
     // The first position in the range or behind it that has this place.
@@ -505,7 +532,7 @@ fn witness(
     proves: impl Fn(&GroupHeader, u64) -> bool,
     budget: &mut u64,
 ) -> Result<Option<Lsn>> {
-    let n = file.read_at(physical, buffer)?;
+    let n = read(file, sb.log_bytes, physical, buffer)?;
     let mut group = Vec::new();
     for sector in (0..n - n % SECTOR_BYTES).step_by(SECTOR_BYTES) {
         let Some(header) = GroupHeader::decode(&buffer[sector..]) else { continue };

@@ -17,7 +17,7 @@ pub enum FaultyOperation {
     Name,
     /// `open` of an existing file, `prepare_durable`.
     Open,
-    /// `read_at`.
+    /// `read_at`, `read_past_cache`.
     Read,
     /// `write_at`, `write_durable` and `cut_off`.
     Write,
@@ -234,6 +234,11 @@ impl StorageFile for FaultyFile {
     fn read_at(&self, offset: u64, bytes: &mut [u8]) -> io::Result<usize> {
         self.faulty.pass(&self.path, FaultyOperation::Read)?;
         self.inner.read_at(offset, bytes)
+    }
+
+    fn read_past_cache(&self, offset: u64, bytes: &mut [u8]) -> io::Result<usize> {
+        self.faulty.pass(&self.path, FaultyOperation::Read)?;
+        self.inner.read_past_cache(offset, bytes)
     }
 
     fn will_read(&self, offset: u64, len: u64) {

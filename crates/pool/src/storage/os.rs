@@ -4,7 +4,7 @@ use crate::Site;
 use crate::error::is_no_descriptor;
 use crate::storage::os_map::OsMap;
 use crate::storage::traits::{FileMap, LockKind, OpenHow, PathKind, SECTOR_BYTES, Storage, StorageFile};
-use crate::storage::wide_sectors::WideSectors;
+use crate::storage::wide_sectors::{BLOCK_BYTES, WideSectors};
 use mangrove_sys::file::NameKind;
 use mangrove_sys::{KeptFromChildren, ProcessMark, file, open_above_standard};
 use parking_lot::Mutex;
@@ -31,8 +31,9 @@ struct OsFile {
     /// Since the first try to lock it, in whatever way. Dropped after the unlocking, and before the file is closed.
     kept: OnceLock<Option<KeptFromChildren>>,
     file: Arc<File>,
-    /// The second handle for durable writes; `None` inside: not possible here. Decided once, at the first write at
-    /// the latest: when a write past the page cache and one through it meet in a page, one may be lost.
+    /// The second handle, for durable writes and for reads past the page cache; `None` inside: not possible here.
+    /// Decided once, at the first write at the latest: when a write past the page cache and one through it meet in a
+    /// page, one may be lost.
     direct: OnceLock<Option<File>>,
     /// The handle for writes past the page cache that a sync makes durable; `None` inside: not possible here.
     past_cache: OnceLock<Option<File>>,
@@ -258,6 +259,17 @@ impl StorageFile for OsFile {
         Ok(done)
     }
 
+    fn read_past_cache(&self, offset: u64, bytes: &mut [u8]) -> io::Result<usize> {
+        if let Some(Some(direct)) = self.direct.get()
+            && [offset, bytes.len() as u64, bytes.as_ptr().addr() as u64].iter().all(|n| n % BLOCK_BYTES == 0)
+            && direct.read_exact_at(bytes, offset).is_ok()
+        {
+            return Ok(bytes.len());
+        }
+        // Also at the end of the file, and where the file system accepts the flag but not the read.
+        self.read_at(offset, bytes)
+    }
+
     fn will_read(&self, offset: u64, len: u64) {
         file::will_read(&self.file, offset, len);
     }
@@ -352,6 +364,38 @@ impl Drop for OsFile {
         if self.locked.get().is_some_and(|process| process.is_here()) {
             // Closing follows, and in a process without children it releases the lock, too.
             let _ = file::unlock(&self.file);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::storage::traits::here;
+
+    /// What is only in the page cache so far, what was written past it, and the end of the file within a block.
+    #[test]
+    fn a_read_past_the_page_cache_reads_what_the_file_has() {
+        const LEN: usize = 5 * 4096 + 100;
+        let folder = tempfile::tempdir().unwrap();
+        let file = OsStorage.open(&folder.path().join("file"), OpenHow::Create, here()).unwrap();
+        let mut space = vec![0; 8 * 4096];
+        let start = space.as_ptr().align_offset(4096);
+        let buffer = &mut space[start..];
+        let mut expected: Vec<u8> = (0..LEN).map(|at| (at / 64) as u8).collect();
+        file.write_at(0, &expected, here()).unwrap();
+        file.prepare_durable().unwrap();
+        expected[2 * 4096..3 * 4096].fill(255);
+        buffer[..4096].fill(255);
+        file.write_durable(2 * 4096, &buffer[..4096], here()).unwrap();
+        for from in [0, 100, 512, 4096, 2 * 4096, 5 * 4096, 6 * 4096] {
+            for (begin, len) in [(0, 4096), (0, 4 * 4096), (0, 6 * 4096), (512, 4096), (1, 300)] {
+                let to = &mut buffer[begin..begin + len];
+                to.fill(7);
+                let read = file.read_past_cache(from as u64, to).unwrap();
+                let wanted = &expected[from.min(LEN)..LEN.min(from + len)];
+                assert_eq!(&to[..read], wanted, "{len} bytes at {from}, to {begin}");
+            }
         }
     }
 }

@@ -169,6 +169,16 @@ pub trait StorageFile: Send + Sync {
     /// The operating system's.
     fn read_at(&self, offset: u64, bytes: &mut [u8]) -> io::Result<usize>;
 
+    /// As `read_at`, but where the system can they come from the medium, past the page cache: for much that was written
+    /// past it, or is read only once. It can after [`StorageFile::prepare_durable`], where offset, length and the
+    /// address of `bytes` are multiples of 4 KiB.
+    ///
+    /// # Errors
+    /// As `read_at`.
+    fn read_past_cache(&self, offset: u64, bytes: &mut [u8]) -> io::Result<usize> {
+        self.read_at(offset, bytes)
+    }
+
     /// Announces that `offset..offset + len` will be read soon, so that the system may start reading. A hint; the
     /// range may reach beyond the end of the file.
     fn will_read(&self, offset: u64, len: u64) {

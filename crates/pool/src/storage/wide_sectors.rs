@@ -14,7 +14,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::Mutex;
 
 /// Bytes of a block: no disk has larger sectors.
-const BLOCK_BYTES: u64 = 4096;
+pub(super) const BLOCK_BYTES: u64 = 4096;
 
 /// Widens writes of one file.
 #[derive(Debug, Default)]

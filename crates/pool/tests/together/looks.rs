@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-const LOG_BYTES: u64 = 1 << 20;
+const LOG_BYTES: u64 = 2 << 20;
 /// The bytes by which readers and checkpoints know of each other (`src/look/gate.rs`).
 const WISH_AND_LOOK: std::ops::Range<u64> = 1 << 62..(1 << 62) + 2;
 /// Places that always hold the same value: on pages far apart.
@@ -90,7 +90,7 @@ pub(crate) fn the_log_is_used_again_meanwhile() {
     // So long that the data file is read by one thread while another reads the log.
     let pool = Arc::new(writer_of(&path, 5 << 20));
     set(&pool, 2);
-    fill(&pool, 384 << 10);
+    fill(&pool, 768 << 10);
     set(&pool, 3);
     let (writer, steps, has_read) = (Arc::clone(&pool), AtomicU32::new(0), AtomicBool::new(false));
     let seen = look(&path, move |name, offset| {
@@ -104,7 +104,7 @@ pub(crate) fn the_log_is_used_again_meanwhile() {
             }
             for value in 4..8 {
                 writer.checkpoint().unwrap();
-                fill(&writer, 448 << 10);
+                fill(&writer, 896 << 10);
                 set(&writer, value);
             }
         }
