@@ -74,7 +74,7 @@ fn simulations() -> Result<Vec<Step>> {
         ),
         Step::command("fuzz", xtask(&["fuzz", "--runs", "400"])?),
         Step::command("fuzz, planted", xtask(&["fuzz", "--planted", "--sparse"])?),
-        Step::command("powercut", xtask(&["powercut", "--rounds", "1"])?),
+        Step::command("powercut", xtask(&["powercut", "--rounds", "1", "--medium", "ext4"])?),
         // The map's and Redis's power cuts meet ext4.
         Step::command(
             "powercut, txn",

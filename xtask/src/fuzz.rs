@@ -63,8 +63,8 @@ pub(crate) struct Args {
     /// With --planted: only without this check
     #[arg(long, requires = "planted", value_name = "CHECK")]
     without: Option<String>,
-    /// With --planted: leave out one check in four, and do not search with all checks: a test does, with a quarter of
-    /// the damages
+    /// With --planted: leave out one check in eight, and do not search with all checks: a test does, with a part of the
+    /// damages
     #[arg(long, requires = "planted")]
     sparse: bool,
     /// Write the committed seed corpus anew.

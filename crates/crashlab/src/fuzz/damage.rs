@@ -126,7 +126,7 @@ impl Damage {
     }
 }
 
-/// Every damage of the systematic search. `dense`: every block, not one in four.
+/// Every damage of the systematic search. `dense`: every block and line, not one in sixteen and one in four.
 fn damages(pool: &UnclosedPool, dense: bool) -> Vec<Damage> {
     let mut all = Vec::new();
     for (file, bytes) in &pool.files {
@@ -149,11 +149,13 @@ fn damages(pool: &UnclosedPool, dense: bool) -> Vec<Damage> {
         let is_used = |range: &Range<usize>| bytes[range.clone()].iter().any(|byte| *byte != 0);
         let blocks = (0..len).step_by(BLOCK_BYTES).map(|start| start..len.min(start + BLOCK_BYTES));
         let used = blocks.filter(is_used).enumerate();
-        let kept = used.filter(|(n, _)| dense || n % 4 == 0 || *n < 4).map(|(_, range)| range);
+        let kept = used.filter(|(n, _)| dense || n % 16 == 0 || *n < 4).map(|(_, range)| range);
         all.extend(kept.map(|bytes| Damage::Blank { file: file(), bytes }));
         let lines =
             (0..len.min(BLOCK_BYTES)).step_by(LINE_BYTES).map(|start| start..len.min(start + LINE_BYTES));
-        all.extend(lines.filter(is_used).map(|bytes| Damage::Blank { file: file(), bytes }));
+        let used = lines.filter(is_used).enumerate();
+        let kept = used.filter(|(n, _)| dense || n % 4 == 0).map(|(_, range)| range);
+        all.extend(kept.map(|bytes| Damage::Blank { file: file(), bytes }));
     }
     for copy in 0..pool.older.len() {
         all.push(Damage::OlderImage { copy });
@@ -260,8 +262,8 @@ pub struct DamageTally {
     pub refused: u64,
 }
 
-/// Damages every pool in every way of the list; `dense`: every block that is not blank, not one in four. `mapped_first`
-/// only says which pools come first.
+/// Damages every pool in every way of the list; `dense`: every block and line that is not blank, not one in sixteen and
+/// one in four. `mapped_first` only says which pools come first.
 ///
 /// # Errors
 /// The first finding.
