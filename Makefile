@@ -60,9 +60,10 @@ redis-update:
 
 # Everything is compiled once, with the features and assertions that the tests need, for one run: not incrementally, and
 # without tables of lines. (A panic names its line without them.) Four units a crate take an eighth less processor time
-# than sixteen. Whatever else the steps build takes what is there.
+# than sixteen, and a sixth less if they are not optimised together. Whatever else the steps build takes what is there.
 test: export CARGO_INCREMENTAL = 0
 test: export CARGO_PROFILE_TEST_CODEGEN_UNITS = 4
+test: export CARGO_PROFILE_TEST_LTO = off
 test: export CARGO_PROFILE_DEV_DEBUG = 0
 test: export CARGO_PROFILE_TEST_DEBUG = 0
 test: export MANGROVE_TEST_WHOLE = 1
