@@ -53,15 +53,19 @@ static void look_at_masks(void) {
     for (struct dirent *task; (task = readdir(tasks)) != NULL;) {
         char path[300], line[200];
         unsigned long long blocked = 0;
-        int found = 0;
+        int found = 0, threads = 1;
         pid_t thread = (pid_t)atoi(task->d_name);
         if (thread == 0 || is_of_the_program(thread)) continue;
         snprintf(path, sizeof path, "/proc/self/task/%s/status", task->d_name);
         FILE *status = fopen(path, "r");
         if (status == NULL) continue; /* It has ended. */
-        while (!found && fgets(line, sizeof line, status)) found = sscanf(line, "SigBlk: %llx", &blocked);
+        while (!found && fgets(line, sizeof line, status)) {
+            sscanf(line, "Threads: %d", &threads);
+            found = sscanf(line, "SigBlk: %llx", &blocked);
+        }
         fclose(status);
-        if (!found) continue;
+        /* Of a thread that has just ended the kernel counts no threads, and tells no signals. */
+        if (!found || threads == 0) continue;
         seen++;
         int is_open = 0;
         for (int i = 0; i < SIGNALS; i++) is_open |= !(blocked >> (signals[i] - 1) & 1);
