@@ -247,23 +247,32 @@ fn after_a_failure_of_the_medium_a_backup_has_everything_that_was_acknowledged()
     assert!(found == records && saved.check().unwrap().is_sound());
 }
 
+/// A map in the pool `live` with records, in which a put failed when they were durable.
+fn map_with_a_failed_put(live: &Path) -> (Map, Records) {
+    let map = open_with_log(live, 4 << 20);
+    let records: Records = fill(&map).into_iter().collect();
+    map.close().unwrap();
+    let map = open_with_log(live, 4 << 20);
+    fs::rename(live.join("pool"), live.join("away")).unwrap();
+    assert!(map.put("late", "never acknowledged").is_err());
+    fs::rename(live.join("away"), live.join("pool")).unwrap();
+    (map, records)
+}
+
+/// A backup of the map into the new pool `to` has these records.
+fn backs_up(map: &Map, to: &Path, records: &Records) {
+    let report = map.backup(to, |_| ControlFlow::Continue(())).unwrap();
+    assert_eq!(report.records, records.len() as u64);
+    let saved = Map::options().read_only(true).open(to).unwrap();
+    assert!(saved.iter().unwrap().collect::<Result<Records, _>>().unwrap() == *records);
+}
+
 /// The put never became durable, and its key is not told from others in memory.
 #[test]
 fn a_backup_after_a_put_that_failed_has_what_was_acknowledged() {
     let dir = folder();
-    let live = dir.path().join("live");
-    let map = open_with_log(&live, 4 << 20);
-    let records: Records = fill(&map).into_iter().collect();
-    map.close().unwrap();
-    let map = open_with_log(&live, 4 << 20);
-    fs::rename(live.join("pool"), live.join("away")).unwrap();
-    assert!(map.put("late", "never acknowledged").is_err());
-    fs::rename(live.join("away"), live.join("pool")).unwrap();
-    let to = dir.path().join("saved");
-    let report = map.backup(&to, |_| ControlFlow::Continue(())).unwrap();
-    assert_eq!(report.records, records.len() as u64);
-    let saved = Map::options().read_only(true).open(&to).unwrap();
-    assert!(saved.iter().unwrap().collect::<Result<Records, _>>().unwrap() == records);
+    let (map, records) = map_with_a_failed_put(&dir.path().join("live"));
+    backs_up(&map, &dir.path().join("saved"), &records);
 }
 
 /// The pool of a failed disk may be moved aside, and an older copy restored in its place.
@@ -271,22 +280,12 @@ fn a_backup_after_a_put_that_failed_has_what_was_acknowledged() {
 fn after_a_failure_a_backup_reads_its_own_files_whatever_has_their_path() {
     let dir = folder();
     let live = dir.path().join("live");
-    let map = open_with_log(&live, 4 << 20);
-    let records: Records = fill(&map).into_iter().collect();
-    map.close().unwrap();
-    let map = open_with_log(&live, 4 << 20);
-    fs::rename(live.join("pool"), live.join("away")).unwrap();
-    assert!(map.put("late", "never acknowledged").is_err());
-    fs::rename(live.join("away"), live.join("pool")).unwrap();
+    let (map, records) = map_with_a_failed_put(&live);
     fs::rename(&live, dir.path().join("aside")).unwrap();
     let restored = open(&live);
     restored.put("older", "copy").unwrap();
     restored.close().unwrap();
-    let to = dir.path().join("saved");
-    let report = map.backup(&to, |_| ControlFlow::Continue(())).unwrap();
-    assert_eq!(report.records, records.len() as u64);
-    let saved = Map::options().read_only(true).open(&to).unwrap();
-    assert!(saved.iter().unwrap().collect::<Result<Records, _>>().unwrap() == records);
+    backs_up(&map, &dir.path().join("saved"), &records);
 }
 
 /// It began before the failure, and changes the files that the backup reads.
