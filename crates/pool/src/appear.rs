@@ -137,8 +137,8 @@ fn keep_permissions(like: &Path, part: &Path) -> io::Result<()> {
     set(part, mode_of(like), 0o700)
 }
 
-/// The permissions for a copy of the file at `path`. Of a file with an access list those of the group are the most that
-/// the list gives to anybody, and the list is not copied: then the group gets none.
+/// The permissions for a copy of the file at `path`. If the file has an access list, the bits of its group are the
+/// list's mask, the most that the list gives to other users. The list is not copied, so the copy's group gets nothing.
 fn mode_of(path: &Path) -> io::Result<u32> {
     let mode = fs::metadata(path)?.mode() & 0o7777;
     Ok(if has_access_list(path) { mode & !0o070 } else { mode })

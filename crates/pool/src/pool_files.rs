@@ -138,15 +138,19 @@ impl PoolFile {
     }
 
     pub(crate) fn read_at(&self, offset: u64, bytes: &mut [u8]) -> Result<usize> {
-        match (self.file.read_at(offset, bytes), &self.unread) {
-            (Err(e), Some(unread)) if is_unreadable(&e) => self.read_by_pages(offset, bytes, unread),
-            (read, _) => read.map_err(|e| self.error("read", &e)),
-        }
+        let read = self.file.read_at(offset, bytes);
+        self.or_by_pages(read, offset, bytes)
     }
 
     /// As `read_at`; see [`StorageFile::read_past_cache`].
     pub(crate) fn read_past_cache(&self, offset: u64, bytes: &mut [u8]) -> Result<usize> {
-        match (self.file.read_past_cache(offset, bytes), &self.unread) {
+        let read = self.file.read_past_cache(offset, bytes);
+        self.or_by_pages(read, offset, bytes)
+    }
+
+    /// What a read at `offset` into `bytes` has returned; where pages that cannot be read are noted, read by pages.
+    fn or_by_pages(&self, read: io::Result<usize>, offset: u64, bytes: &mut [u8]) -> Result<usize> {
+        match (read, &self.unread) {
             (Err(e), Some(unread)) if is_unreadable(&e) => self.read_by_pages(offset, bytes, unread),
             (read, _) => read.map_err(|e| self.error("read", &e)),
         }

@@ -16,8 +16,8 @@
 //! 1. No lock that a writer needs is held while the new range is prepared. Writers that come to the old end while the
 //!    superblock is written wait for that.
 //! 2. A medium that is full, or a process that gets no more memory, is no error: the log stays as it is, and growth is
-//!    tried again many logs later. Meanwhile a full medium has the space again that was prepared: the data file, or a
-//!    spill file, may need it.
+//!    tried again many logs later. Space that was prepared goes back to a full medium, since the data file or a spill
+//!    file may need it.
 
 use crate::file::log_growth::{closing_bytes, next_bytes};
 use crate::file::medium::FileMedium;

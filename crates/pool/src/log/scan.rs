@@ -31,7 +31,7 @@ use crate::format::superblock::{RecordedGroup, Superblock};
 use crate::log::recent::{LeftRecent, NOT_KNOWN};
 use crate::log::spill::SpillReference;
 use crate::pool_files::PoolFile;
-use crate::storage::traits::SECTOR_BYTES;
+use crate::storage::traits::{SECTOR_BYTES, aligned};
 use crate::{Error, Lsn, Result};
 use mangrove_sys::Mirror;
 use std::path::PathBuf;
@@ -41,8 +41,6 @@ const STEP_BYTES: u64 = 512 << 10;
 /// Logs up to this length are requested as a whole before they are read. A longer one would take as much memory of the
 /// page cache, for bytes that are read once: it is read past the cache, as it was written.
 const REQUESTED_BYTES_MAX: u64 = 256 << 20;
-/// What is read past the page cache begins in the file and in memory at a multiple of it, as its length is one.
-const BLOCK_BYTES: usize = 4096;
 /// The search for a proof computes checksums of at most so many times the bytes of the log. No crash leaves more
 /// bytes that look like groups, but the bytes that a user stores may look like anything.
 const SUMMED_LOGS_MAX: u64 = 8;
@@ -506,13 +504,6 @@ pub(crate) fn refuse_grown(file: &PoolFile, sb: &Superblock, superblock: PathBuf
         at += len;
     }
     Ok(())
-}
-
-/// `len` bytes in `space` that can be read past the page cache.
-fn aligned(space: &mut Vec<u8>, len: usize) -> &mut [u8] {
-    space.resize(len + BLOCK_BYTES, 0);
-    let start = space.as_ptr().align_offset(BLOCK_BYTES);
-    &mut space[start..start + len]
 }
 
 /// True when all of `at..at + len` of the log file holds positions in `range`.

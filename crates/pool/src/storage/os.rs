@@ -3,8 +3,10 @@
 use crate::Site;
 use crate::error::is_no_descriptor;
 use crate::storage::os_map::OsMap;
-use crate::storage::traits::{FileMap, LockKind, OpenHow, PathKind, SECTOR_BYTES, Storage, StorageFile};
-use crate::storage::wide_sectors::{BLOCK_BYTES, WideSectors};
+use crate::storage::traits::{
+    BLOCK_BYTES, FileMap, LockKind, OpenHow, PathKind, SECTOR_BYTES, Storage, StorageFile,
+};
+use crate::storage::wide_sectors::WideSectors;
 use mangrove_sys::file::NameKind;
 use mangrove_sys::{KeptFromChildren, ProcessMark, file, open_above_standard};
 use parking_lot::Mutex;

@@ -22,6 +22,19 @@ use std::sync::Arc;
 
 /// The smallest number of bytes that a disk writes all or nothing.
 pub const SECTOR_BYTES: usize = 512;
+/// What goes past the page cache whatever the disk begins in the file and in memory at multiples of it, as its length
+/// is one: no disk has larger sectors.
+pub(crate) const BLOCK_BYTES: u64 = 4096;
+
+/// `len` bytes in `space`, which grows if need be, that begin at a multiple of [`BLOCK_BYTES`].
+pub(crate) fn aligned(space: &mut Vec<u8>, len: usize) -> &mut [u8] {
+    let block = BLOCK_BYTES as usize;
+    if space.len() < len + block {
+        *space = vec![0; len + block];
+    }
+    let start = space.as_ptr().align_offset(block);
+    &mut space[start..start + len]
+}
 
 /// Bytes of zeros written at a time.
 const ZERO_BYTES: usize = 1 << 20;

@@ -7,14 +7,12 @@
 //! a sector whole or not at all, so a power cut leaves the old or the new block. One widened write at a time: two of
 //! one block would each write what the other has not written.
 
+use crate::storage::traits::{BLOCK_BYTES, aligned};
 use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::sync::Mutex;
-
-/// Bytes of a block: no disk has larger sectors.
-pub(super) const BLOCK_BYTES: u64 = 4096;
 
 /// Widens writes of one file.
 #[derive(Debug, Default)]
@@ -34,11 +32,7 @@ impl WideSectors {
         }
         let mut buffer = self.buffer.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let len = (blocks.end - blocks.start) as usize;
-        if buffer.len() < len + BLOCK_BYTES as usize {
-            *buffer = vec![0; len + BLOCK_BYTES as usize];
-        }
-        let aligned = buffer.as_ptr().align_offset(BLOCK_BYTES as usize);
-        let wide = &mut buffer[aligned..aligned + len];
+        let wide = aligned(&mut buffer, len);
         let mut read = |part: Range<u64>| {
             let place = (part.start - blocks.start) as usize..(part.end - blocks.start) as usize;
             file.read_exact_at(&mut wide[place], part.start)
