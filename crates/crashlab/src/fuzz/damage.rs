@@ -126,7 +126,8 @@ impl Damage {
     }
 }
 
-/// Every damage of the systematic search. `dense`: every block and line, not one in sixteen and one in four.
+/// Every damage of the systematic search. `dense`: every block and every line of the first block; otherwise one block
+/// in sixteen, with the first four, and one line in four.
 fn damages(pool: &UnclosedPool, dense: bool) -> Vec<Damage> {
     let mut all = Vec::new();
     for (file, bytes) in &pool.files {
@@ -147,15 +148,14 @@ fn damages(pool: &UnclosedPool, dense: bool) -> Vec<Damage> {
         all.push(Damage::Foreign { file: file() });
         all.extend((0..pool.older.len()).map(|copy| Damage::Older { file: file(), copy }));
         let is_used = |range: &Range<usize>| bytes[range.clone()].iter().any(|byte| *byte != 0);
-        let blocks = (0..len).step_by(BLOCK_BYTES).map(|start| start..len.min(start + BLOCK_BYTES));
-        let used = blocks.filter(is_used).enumerate();
-        let kept = used.filter(|(n, _)| dense || n % 16 == 0 || *n < 4).map(|(_, range)| range);
-        all.extend(kept.map(|bytes| Damage::Blank { file: file(), bytes }));
-        let lines =
-            (0..len.min(BLOCK_BYTES)).step_by(LINE_BYTES).map(|start| start..len.min(start + LINE_BYTES));
-        let used = lines.filter(is_used).enumerate();
-        let kept = used.filter(|(n, _)| dense || n % 4 == 0).map(|(_, range)| range);
-        all.extend(kept.map(|bytes| Damage::Blank { file: file(), bytes }));
+        let blocks = (BLOCK_BYTES, len, 16, 4);
+        let lines = (LINE_BYTES, len.min(BLOCK_BYTES), 4, 0);
+        for (unit, end, one_in, first) in [blocks, lines] {
+            let ranges = (0..end).step_by(unit).map(|start| start..len.min(start + unit));
+            let used = ranges.filter(is_used).enumerate();
+            let kept = used.filter(|(n, _)| dense || n % one_in == 0 || *n < first).map(|(_, range)| range);
+            all.extend(kept.map(|bytes| Damage::Blank { file: file(), bytes }));
+        }
     }
     for copy in 0..pool.older.len() {
         all.push(Damage::OlderImage { copy });
@@ -262,8 +262,8 @@ pub struct DamageTally {
     pub refused: u64,
 }
 
-/// Damages every pool in every way of the list; `dense`: every block and line that is not blank, not one in sixteen and
-/// one in four. `mapped_first` only says which pools come first.
+/// Damages every pool in every way of the list, where `dense` also blanks the places that are otherwise passed over.
+/// `mapped_first` only says which pools come first.
 ///
 /// # Errors
 /// The first finding.
