@@ -89,7 +89,8 @@ pub(crate) fn load(
     }
 }
 
-/// Sends all records, and the end; stops early when nobody takes them any more, and in a child of the process `home`.
+/// Sends all records to the loading thread, and then the end. Stops early when that thread has ended, and in a child
+/// that was forked meanwhile: a process other than `home`.
 fn send_all(
     py: Python<'_>,
     mut records: Bound<'_, pyo3::types::PyIterator>,
