@@ -31,6 +31,12 @@ impl Bounds {
         self.from.is_none() && self.after.is_none() && self.to.is_none() && self.prefix.is_none()
     }
 
+    /// The name of a bound that was given empty, and so bounds nothing. Mostly it came from a variable without a value.
+    pub(crate) fn without_effect(&self) -> Option<&'static str> {
+        let bounds = [("--from", &self.from), ("--after", &self.after), ("--prefix", &self.prefix)];
+        bounds.iter().find(|(_, key)| key.as_ref().is_some_and(|key| key.is_empty())).map(|(name, _)| *name)
+    }
+
     /// The records between the bounds.
     pub(crate) fn walk<'map>(&self, map: &'map Map, spelling: Spelling) -> anyhow::Result<Range<'map>> {
         Ok(map.range(self.keys(spelling)?)?)

@@ -24,6 +24,9 @@ pub(crate) struct Args {
     keys: Vec<OsString>,
     #[command(flatten)]
     bounds: Bounds,
+    /// All keys
+    #[arg(long, conflicts_with_all = ["keys", "from", "after", "to", "prefix"])]
+    all: bool,
     /// Print a JSON object
     #[arg(long)]
     json: bool,
@@ -34,9 +37,15 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
-    if args.keys.is_empty() && args.bounds.is_all() {
-        let sentence = "which keys? Name them, or give --prefix, --from, --after or --to (all: --prefix '')";
+    if args.keys.is_empty() && args.bounds.is_all() && !args.all {
+        let sentence = "which keys? Name them, or give --prefix, --from, --after, --to or --all";
         return Err(Usage(sentence.into()).into());
+    }
+    if let Some(name) = args.bounds.without_effect() {
+        let sentence = format!(
+            "{name} is empty, and would bound nothing; leave it out, or give --all to delete all keys"
+        );
+        return Err(Usage(sentence).into());
     }
     let keys = args.keys.iter().map(|k| args.spelling.read(k)).collect::<anyhow::Result<Vec<_>>>()?;
     // Before the first one is deleted.

@@ -77,13 +77,15 @@ fn open(args: &Args) -> anyhow::Result<Map> {
 
 fn write_in_place(args: &Args, spelling: Spelling, file: &Path) -> anyhow::Result<Exit> {
     let out = OpenOptions::new().write(true).create(true).truncate(true).open(file);
-    let out = out.with_context(|| format!("cannot write {}", file.display()))?;
+    let sentence = || format!("cannot write {}", file.display());
+    let out = out.with_context(sentence)?;
     // Not before: a pipe may have no reader for long.
     let map = open(args)?;
-    let records = write_all(&map, args, spelling, BufWriter::new(out), Some(file))?;
+    let records = write_all(&map, args, spelling, BufWriter::new(&out), Some(file))?;
     if interrupt::asked() {
         return Ok(Exit::Interrupted);
     }
+    output::sync_where_kept(&out).with_context(sentence)?;
     stderr::line(format_args!("{records} records written to {}", file.display()));
     Ok(Exit::Ok)
 }

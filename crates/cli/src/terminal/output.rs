@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{self, BufWriter, ErrorKind, StdoutLock, Write};
 use std::os::fd::AsFd;
+use std::os::unix::fs::FileTypeExt;
 
 /// Standard output, whose errors say that it is.
 pub(crate) struct Stdout(StdoutLock<'static>);
@@ -43,17 +44,22 @@ pub(crate) fn stdout() -> BufWriter<Stdout> {
     BufWriter::with_capacity(64 << 10, Stdout(io::stdout().lock()))
 }
 
-/// Makes what was written durable where standard output is a file. Some file systems (NFS) take the bytes first, and
-/// tell only then that they have no space for them.
+/// Makes what was written to standard output durable.
 pub(crate) fn sync() -> io::Result<()> {
-    let file = File::from(io::stdout().as_fd().try_clone_to_owned()?);
-    if !file.metadata()?.is_file() {
+    sync_where_kept(&File::from(io::stdout().as_fd().try_clone_to_owned()?)).map_err(named)
+}
+
+/// Makes what was written durable, in a file or on a disk. Some file systems (NFS) take the bytes first, and tell only
+/// then that they have no space for them.
+pub(crate) fn sync_where_kept(out: &File) -> io::Result<()> {
+    let kind = out.metadata()?.file_type();
+    if !kind.is_file() && !kind.is_block_device() {
         return Ok(());
     }
-    match file.sync_all() {
+    match out.sync_all() {
         // A file system whose files cannot be synced.
         Err(e) if matches!(e.kind(), ErrorKind::InvalidInput | ErrorKind::Unsupported) => Ok(()),
-        synced => synced.map_err(named),
+        synced => synced,
     }
 }
 

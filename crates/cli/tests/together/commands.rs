@@ -94,6 +94,14 @@ fn ranges_limits_and_counts() {
     );
     assert_eq!(yard.ok(&["map", "count", "p"]), "500\n");
     yard.fails(&["map", "del", "p"], 2, "which keys?");
+    // Of variables without a value.
+    for bound in ["--from", "--after", "--prefix"] {
+        yard.fails(&["map", "del", "p", bound, ""], 2, "is empty");
+    }
+    yard.fails(&["map", "del", "p", "k0001", "--all"], 2, "cannot be used with");
+    assert_eq!(yard.ok(&["map", "count", "p"]), "500\n");
+    yard.ok(&["map", "del", "p", "--all"]);
+    assert_eq!(yard.ok(&["map", "count", "p"]), "0\n");
 }
 
 #[test]
