@@ -10,6 +10,7 @@ use crate::objects::Comparator;
 use mangrove::Map;
 use mangrove_durable::{Create, Medium, Options, Runtime, TrackerChoice};
 use mangrove_testkit::disk::disk_bytes;
+use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 const ENGINES: [RecordEngine; 2] = [RecordEngine::Durable, RecordEngine::Map];
@@ -76,6 +77,34 @@ fn damage_is_corruption_whichever_the_engine() {
         let failure = open_database(directory.path(), &open_request(false)).err().unwrap().to_string();
         assert!(failure.starts_with("Corruption: "), "{engine:?}: {failure}");
     }
+}
+
+#[test]
+fn a_walk_gives_the_records_before_one_that_is_damaged() {
+    let directory = tempfile::tempdir().unwrap();
+    let pool = catalog::pool(directory.path());
+    let medium = mangrove::Medium::Emulated(mangrove::Latency::default());
+    Map::options().medium(medium).open(&pool).unwrap().close().unwrap();
+    let value = |n: u32| format!("the value of {n:04} ").repeat(50);
+    let db = new(directory.path(), RecordEngine::Map);
+    let store = db.engine.get().unwrap();
+    (0..100u32).for_each(|n| store.put(&n.to_be_bytes(), value(n).as_bytes(), true).unwrap());
+    // Under the open map, whose memory the file is: an opening would compare the page with its checksum.
+    let image = std::fs::File::options().read(true).write(true).open(pool.join("image")).unwrap();
+    let mut bytes = vec![0; image.metadata().unwrap().len() as usize];
+    image.read_exact_at(&mut bytes, 0).unwrap();
+    let damaged = value(60);
+    let at = bytes.windows(damaged.len()).position(|window| window == damaged.as_bytes()).unwrap();
+    image.write_all_at(b"?", at as u64 + 500).unwrap();
+    let mut cursor = store.view().unwrap().cursor();
+    cursor.seek_to_first().unwrap();
+    (0..59).for_each(|_| cursor.next().unwrap());
+    assert_eq!(cursor.record().unwrap().0, 59u32.to_be_bytes());
+    assert!(cursor.next().unwrap_err().is_damage());
+    cursor.seek_to_last().unwrap();
+    (61..99).for_each(|_| cursor.prev().unwrap());
+    assert_eq!(cursor.record().unwrap().0, 61u32.to_be_bytes());
+    assert!(cursor.prev().unwrap_err().is_damage());
 }
 
 /// The variable that selects an engine may be another one at the next start.

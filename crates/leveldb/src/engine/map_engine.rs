@@ -351,6 +351,8 @@ struct MapWalk {
     held: HeldWalk,
     direction: Direction,
     fetch_count: usize,
+    /// Why no record can be read after those in the page.
+    broken: Option<Failure>,
 }
 
 struct MapCursor {
@@ -367,15 +369,19 @@ impl MapCursor {
         let held = HeldWalk::try_new(Arc::clone(&self.view), |view| {
             view.0.with_dependent(|_, snapshot| snapshot.range::<&[u8]>((from, to))).map(WalkRange)
         })?;
-        self.walk = Some(MapWalk { held, direction, fetch_count: FETCH_COUNT_MIN });
+        self.walk = Some(MapWalk { held, direction, fetch_count: FETCH_COUNT_MIN, broken: None });
         self.fetch()
     }
 
-    /// Fetches the next records of the walk.
+    /// Fetches the next records of the walk. A record that cannot be read ends it, behind those before.
     fn fetch(&mut self) -> Result<()> {
         let page = &mut self.page;
         page.clear();
         let Some(walk) = &mut self.walk else { return Ok(()) };
+        if let Some(failure) = walk.broken.take() {
+            self.walk = None;
+            return Err(failure);
+        }
         let count = walk.fetch_count;
         walk.fetch_count = (count * 2).min(FETCH_COUNT_MAX);
         let take = |key: &[u8], value: &[u8]| {
@@ -391,11 +397,12 @@ impl MapCursor {
             Direction::Forward => range.0.visit(take),
             Direction::Backward => range.0.visit_back(take),
         });
-        if done.is_err() || page.records.is_empty() {
+        if page.records.is_empty() {
             self.walk = None;
-            page.clear();
+            return Ok(done?);
         }
-        Ok(done?)
+        walk.broken = done.err().map(Failure::from);
+        Ok(())
     }
 
     fn step(&mut self, direction: Direction) -> Result<()> {
