@@ -2,6 +2,7 @@
 //! would unwind the engines' frames, which the Rust runtime answers by ending the process.
 
 use mangrove_sys::set_cancelable;
+use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// While it lives pthread_cancel does not end this thread.
@@ -35,19 +36,23 @@ pub fn stop_panics_and_cancellation<T>(body: impl FnOnce() -> T) -> Result<T, St
 ///
 /// # Errors
 /// When the body panics.
+#[inline]
 pub fn stop_panics<T>(body: impl FnOnce() -> T) -> Result<T, String> {
     // AssertUnwindSafe: the engines refuse further writes after a panic that left one half done, and the doors' handles
     // hold no invariants across a call into an engine.
-    catch_unwind(AssertUnwindSafe(body)).map_err(|panic| {
-        let words = panic
-            .downcast_ref::<&str>()
-            .map(|s| (*s).to_owned())
-            .or_else(|| panic.downcast_ref::<String>().cloned())
-            .unwrap_or_default();
-        // The payload's destructor is code like any other: it may panic too.
-        let _ = catch_unwind(AssertUnwindSafe(move || drop(panic)));
-        format!("a bug in Mangrove: {words}; please report it")
-    })
+    catch_unwind(AssertUnwindSafe(body)).map_err(message_of)
+}
+
+#[cold]
+fn message_of(panic: Box<dyn Any + Send>) -> String {
+    let words = panic
+        .downcast_ref::<&str>()
+        .map(|s| (*s).to_owned())
+        .or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_default();
+    // The payload's destructor is code like any other: it may panic too.
+    let _ = catch_unwind(AssertUnwindSafe(move || drop(panic)));
+    format!("a bug in Mangrove: {words}; please report it")
 }
 
 #[cfg(test)]

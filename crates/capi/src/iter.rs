@@ -201,6 +201,7 @@ impl mangrove_iter {
     }
 
     /// Takes the next record of the walk that `start` made.
+    #[inline]
     fn step(&mut self, direction: Direction) -> Answer {
         self.record = NO_RECORD;
         let Some((walk, _)) = &mut self.walk else { return Ok(self.run_out(direction)) };

@@ -228,6 +228,7 @@ thread_local! {
 }
 
 /// Makes the failure the thread's last error, and returns its status.
+#[cold]
 pub(crate) fn remember(failure: &Failure) -> mangrove_status {
     // A thread that is ending has no place for the message any more; the status remains.
     let _ = LAST.try_with(|last| last.set(&failure.message, failure.os_error));
@@ -237,22 +238,25 @@ pub(crate) fn remember(failure: &Failure) -> mangrove_status {
 /// Runs the body of an entry point. Its error becomes this thread's last error; a panic stops here and
 /// becomes `MANGROVE_ERR_INTERNAL`. A cancellation waits until it has ended.
 pub(crate) fn guard(body: impl FnOnce() -> Answer) -> mangrove_status {
-    answer_of(stop_panics_and_cancellation(body))
+    status_of(stop_panics_and_cancellation(|| remembered(body())))
 }
 
 /// As [`guard`], of a call that reads memory, and waits for nothing but the medium, which makes pthread_cancel wait.
 #[inline]
 pub(crate) fn guard_look_up(body: impl FnOnce() -> Answer) -> mangrove_status {
-    answer_of(stop_panics(body))
+    status_of(stop_panics(|| remembered(body())))
+}
+
+/// The status of an answer, whose error becomes the thread's last error. Within the wall, which then hands on a number:
+/// a larger result would be stored in parts and loaded whole, for which a processor waits.
+#[inline]
+fn remembered(answer: Answer) -> mangrove_status {
+    answer.unwrap_or_else(|failure| remember(&failure))
 }
 
 #[inline]
-fn answer_of(answer: Result<Answer, String>) -> mangrove_status {
-    match answer {
-        Ok(Ok(status)) => status,
-        Ok(Err(failure)) => remember(&failure),
-        Err(panic) => remember(&Failure::new(MANGROVE_ERR_INTERNAL, panic)),
-    }
+fn status_of(stopped: Result<mangrove_status, String>) -> mangrove_status {
+    stopped.unwrap_or_else(|panic| remember(&Failure::new(MANGROVE_ERR_INTERNAL, panic)))
 }
 
 /// As [`guard`], for a body whose only ordinary result is `MANGROVE_OK`.

@@ -49,6 +49,14 @@ pub(crate) enum Direction {
 }
 
 impl Direction {
+    #[inline]
+    pub(crate) fn opposite(self) -> Self {
+        match self {
+            Self::Forward => Self::Backward,
+            Self::Backward => Self::Forward,
+        }
+    }
+
     /// True when a walk comes to `a` before it comes to `b`.
     #[inline]
     pub(crate) fn is_before(self, a: &[u8], b: &[u8]) -> bool {

@@ -57,6 +57,10 @@ pub(super) struct RangeEnd<'a> {
     is_again: bool,
     /// The most pre-images of the next fetch.
     pub(super) state_count: usize,
+    /// Records that the next step takes. One is lent, more are copied into the buffer.
+    pub(super) ahead: usize,
+    /// Records that steps have taken.
+    pub(super) stepped: usize,
 }
 
 impl RangeEnd<'_> {
@@ -71,6 +75,8 @@ impl RangeEnd<'_> {
             fetch_count: FETCH_COUNT_MIN,
             is_again: false,
             state_count: FETCH_COUNT_MIN,
+            ahead: 1,
+            stepped: 0,
         }
     }
 
@@ -89,6 +95,12 @@ impl RangeEnd<'_> {
         self.fetch_count = kept.max(FETCH_COUNT_MIN);
     }
 
+    /// True when all that was fetched has been returned.
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.first >= self.items.len()
+    }
+
     #[inline]
     pub(super) fn pop_front(&mut self) -> Option<FetchedItem> {
         let item = self.items.get(self.first).copied()?;
@@ -98,7 +110,24 @@ impl RangeEnd<'_> {
 
     #[inline]
     pub(super) fn pop_back(&mut self) -> Option<FetchedItem> {
-        if self.first < self.items.len() { self.items.pop() } else { None }
+        if self.is_empty() { None } else { self.items.pop() }
+    }
+
+    /// Whether the buffer has a next record that can be returned.
+    #[inline]
+    pub(super) fn is_sound(&self) -> bool {
+        self.items.get(self.first).is_some_and(|item| item.value_len < DAMAGED)
+    }
+
+    /// The next record of the buffer, unless it cannot be returned. Inlined, so that it comes in registers.
+    #[inline(always)]
+    pub(super) fn pop_sound(&mut self) -> Option<(&[u8], &[u8])> {
+        let FetchedItem { key, key_len, value, value_len } = *self.items.get(self.first)?;
+        if value_len >= DAMAGED {
+            return None;
+        }
+        self.first += 1;
+        Some((&self.bytes[key..][..key_len], &self.bytes[value..][..value_len]))
     }
 
     /// Key and value of an item of this end.
@@ -115,7 +144,8 @@ impl RangeEnd<'_> {
         &self.bytes[item.key..][..item.key_len]
     }
 
-    fn push(&mut self, key: &[u8], value: &[u8]) {
+    #[inline]
+    pub(super) fn push(&mut self, key: &[u8], value: &[u8]) {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(key);
         self.bytes.extend_from_slice(value);

@@ -1,9 +1,11 @@
 //! Ordered iteration from both ends, over one instant.
 //!
-//! As long as no record has changed since the instant, a cursor of the index reads one record after the other, which a
-//! visitor or a step lends. From then on an end fetches some hundred records at a time into its buffer: live ones,
-//! then corrected by the pre-images of the instant. There may be more pre-images than live records, so a fetch bounds
-//! them too, and ends at the last one that it took. `lower` and `upper` bound what neither end has taken yet.
+//! As long as no record has changed since the instant, a cursor of the index reads one record after the other. A
+//! visitor gets each in the cursor's memory. So does the first step of a walk; further ones copy some small records
+//! ahead into the buffer of their end, since to begin and to end a stream costs as much as to read a record. Once a
+//! record has changed, an end fetches some hundred records at a time into its buffer: live ones, then corrected by the
+//! pre-images of the instant. There may be more pre-images than live records, so a fetch bounds them too, and ends at
+//! the last one that it took. `lower` and `upper` bound what neither end has taken yet.
 
 use crate::bounds::{as_slices, is_before, is_beyond, is_ordered};
 use crate::format::leaf::{INLINE_BYTES_MAX, KIND_BLOCK, KIND_SLOT};
@@ -18,6 +20,13 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 
+/// The records that the second step of a walk copies ahead.
+const AHEAD_COUNT_MIN: usize = 4;
+/// The most that a step copies ahead: an eighth of those before it, since a walk that ends has read them for nothing.
+const AHEAD_COUNT_MAX: usize = 16;
+/// Mean bytes of the records that are copied ahead. Larger ones would be copied twice for little.
+const AHEAD_BYTES_MAX: usize = 512;
+
 /// Records in key order, as they were when the range (or its snapshot) was made.
 pub struct Range<'a> {
     pin: Arc<Pin<'a>>,
@@ -28,6 +37,16 @@ pub struct Range<'a> {
     back: RangeEnd<'a>,
     /// What the last step lends. Boxed: most ranges are visited without it, and it is large.
     lent: Option<Box<Lent>>,
+}
+
+/// What a step took.
+enum Stepped {
+    /// One record: its index in `lent`.
+    Lent(usize),
+    /// Records that are in the buffer of the end now.
+    Ahead,
+    /// None: there is no record, or it must be fetched.
+    Nothing,
 }
 
 /// The records of a cursor's stream, and the value of the last one if that lies in a block.
@@ -89,14 +108,9 @@ impl<'a> Range<'a> {
     }
 
     fn visit(&mut self, direction: Direction, mut visit: impl FnMut(&[u8], &[u8]) -> bool) -> Result<()> {
-        if !self.stream(direction, &mut visit) {
-            return Ok(());
-        }
+        let mut has_streamed = false;
         loop {
-            let near = match direction {
-                Direction::Forward => &mut self.front,
-                Direction::Backward => &mut self.back,
-            };
+            let near = self.end_mut(direction);
             while let Some(item) = near.pop_front() {
                 let (key, value) = near.record(item)?;
                 if !visit(key, value) {
@@ -106,12 +120,14 @@ impl<'a> Range<'a> {
             if self.exhausted {
                 break;
             }
-            self.fetch(direction)?;
+            if has_streamed {
+                self.fetch(direction)?;
+            } else if !self.stream(direction, &mut visit) {
+                return Ok(());
+            }
+            has_streamed = true;
         }
-        let far = match direction {
-            Direction::Forward => &mut self.back,
-            Direction::Backward => &mut self.front,
-        };
+        let far = self.end_mut(direction.opposite());
         while let Some(item) = far.pop_back() {
             let (key, value) = far.record(item)?;
             if !visit(key, value) {
@@ -119,6 +135,14 @@ impl<'a> Range<'a> {
             }
         }
         Ok(())
+    }
+
+    #[inline]
+    fn end_mut(&mut self, direction: Direction) -> &mut RangeEnd<'a> {
+        match direction {
+            Direction::Forward => &mut self.front,
+            Direction::Backward => &mut self.back,
+        }
     }
 
     /// Visits records without fetching them first, as long as no record has changed since the instant. False when
@@ -129,7 +153,7 @@ impl<'a> Range<'a> {
             Direction::Forward => &mut self.front,
             Direction::Backward => &mut self.back,
         };
-        if self.exhausted || pin.medium_failed || end.first < end.items.len() {
+        if pin.medium_failed {
             return true;
         }
         let bounds = (as_slices(&self.lower), as_slices(&self.upper));
@@ -152,81 +176,106 @@ impl<'a> Range<'a> {
         !matches!(streamed, Streamed::Stopped(_))
     }
 
-    /// Takes the next record without fetching others, as long as no record has changed since the instant: returns its
-    /// index in `lent`. None when there is no record, or when it must be fetched.
-    #[inline]
-    fn step(&mut self, direction: Direction) -> Option<usize> {
-        let Self { pin, lower, upper, front, back, lent, .. } = self;
+    /// Takes records without fetching them, as long as none has changed since the instant; the buffer of the end is
+    /// empty.
+    fn step(&mut self, direction: Direction) -> Stepped {
+        let Self { pin, lower, upper, exhausted, front, back, lent } = self;
         if pin.medium_failed || !pin.hart.snapshots.is_blank(&pin.overlay) {
-            return None;
+            return Stepped::Nothing;
         }
         let bounds = (as_slices(lower), as_slices(upper));
         let end = match direction {
             Direction::Forward => front,
             Direction::Backward => back,
         };
+        end.clear();
         let hart = pin.hart;
-        let cursor = end.cursor.get_or_insert_with(|| Box::new(cursor_from(hart, bounds, direction)));
+        let mut cursor = end.cursor.take().unwrap_or_else(|| Box::new(cursor_from(hart, bounds, direction)));
         let lent = lent.get_or_insert_with(|| Box::new(Lent::EMPTY));
-        match stream_unchanged(pin, cursor, lent, bounds, direction, &mut |_, _| false) {
-            Streamed::Stopped(last) => {
-                let near = match direction {
-                    Direction::Forward => lower,
-                    Direction::Backward => upper,
-                };
-                exclude(near, lent.records[last].key());
-                Some(last)
+        let wanted = end.ahead;
+        let mut bytes = 0;
+        let streamed = stream_unchanged(pin, &mut cursor, lent, bounds, direction, &mut |key, value| {
+            bytes += key.len() + value.len();
+            if wanted > 1 {
+                end.push(key, value);
             }
-            Streamed::Complete(_) => {
-                self.exhausted = true;
-                None
-            }
-            Streamed::Interrupted(_) => {
-                // It is past the record that must be fetched.
-                end.cursor = None;
-                None
-            }
+            end.items.len() < wanted && wanted > 1 && bytes < AHEAD_COUNT_MAX * AHEAD_BYTES_MAX
+        });
+        let last = match streamed {
+            Streamed::Complete(last) | Streamed::Interrupted(last) => last,
+            Streamed::Stopped(last) => Some(last),
+        };
+        if let Some(last) = last {
+            let near = match direction {
+                Direction::Forward => lower,
+                Direction::Backward => upper,
+            };
+            exclude(near, lent.records[last].key());
+        }
+        *exhausted = matches!(streamed, Streamed::Complete(_));
+        if !matches!(streamed, Streamed::Interrupted(_)) {
+            // Otherwise it is past the record that must be fetched.
+            end.cursor = Some(cursor);
+        }
+        let taken = if wanted > 1 { end.items.len() } else { 1 };
+        end.stepped += taken;
+        end.ahead = if bytes > taken * AHEAD_BYTES_MAX {
+            1
+        } else {
+            (end.stepped / 8).clamp(AHEAD_COUNT_MIN, AHEAD_COUNT_MAX)
+        };
+        match last {
+            None => Stepped::Nothing,
+            Some(last) if wanted == 1 => Stepped::Lent(last),
+            Some(_) => Stepped::Ahead,
         }
     }
 
-    /// The next record in this direction, borrowed until the next step.
+    /// The next record in this direction, borrowed until the next step. Inlined, so that one that has been read comes
+    /// in registers: what is stored in parts and loaded wider makes the processor wait.
+    #[inline(always)]
     fn take(&mut self, direction: Direction) -> Option<Result<(&[u8], &[u8])>> {
+        if self.end_mut(direction).is_sound() {
+            return self.end_mut(direction).pop_sound().map(Ok);
+        }
+        self.take_further(direction)
+    }
+
+    /// As [`Range::take`], where the buffer of the end is empty.
+    fn take_further(&mut self, direction: Direction) -> Option<Result<(&[u8], &[u8])>> {
         loop {
-            let (near, far) = match direction {
-                Direction::Forward => (&mut self.front, &mut self.back),
-                Direction::Backward => (&mut self.back, &mut self.front),
-            };
-            let (item, is_near) = match near.pop_front() {
-                Some(item) => (Some(item), true),
-                None if self.exhausted => (far.pop_back(), false),
-                None => (None, true),
-            };
-            if let Some(item) = item {
-                let end = if is_near == (direction == Direction::Forward) { &self.front } else { &self.back };
-                return Some(end.record(item));
+            if !self.end_mut(direction).is_empty() {
+                let near = self.end_mut(direction);
+                return near.pop_front().map(|item| near.record(item));
             }
             if self.exhausted {
-                return None;
+                let far = self.end_mut(direction.opposite());
+                return far.pop_back().map(|item| far.record(item));
             }
-            if let Some(last) = self.step(direction) {
-                let Lent { records, block } = self.lent.as_deref()?;
-                return Some(Ok((records[last].key(), value_of(&records[last], block))));
-            }
-            if self.exhausted {
-                continue;
-            }
-            if let Err(e) = self.fetch(direction) {
-                return Some(Err(e));
+            match self.step(direction) {
+                Stepped::Lent(last) => {
+                    let Lent { records, block } = self.lent.as_deref()?;
+                    return Some(Ok((records[last].key(), value_of(&records[last], block))));
+                }
+                Stepped::Ahead => {}
+                Stepped::Nothing if self.exhausted => {}
+                Stepped::Nothing => {
+                    if let Err(e) = self.fetch(direction) {
+                        return Some(Err(e));
+                    }
+                }
             }
         }
     }
 
     /// As the iterator's `next`, without a copy of the record.
+    #[inline]
     pub fn next_borrowed(&mut self) -> Option<Result<(&[u8], &[u8])>> {
         self.take(Direction::Forward)
     }
 
     /// As the iterator's `next_back`, without a copy of the record.
+    #[inline]
     pub fn next_back_borrowed(&mut self) -> Option<Result<(&[u8], &[u8])>> {
         self.take(Direction::Backward)
     }

@@ -74,24 +74,28 @@ impl<'map> Range<'map> {
 
     /// The next record, as the iterator's `next` returns it, but borrowed until the next step: nothing is allocated for
     /// it. [`crate::Error::Poisoned`] and [`crate::Error::SnapshotExpired`] are returned by each call from then on.
+    #[inline]
     pub fn next_borrowed(&mut self) -> Option<Result<(&[u8], &[u8])>> {
         if let Err(e) = self.must_be_here() {
             return Some(Err(e));
         }
         match self.inner.next_borrowed() {
+            Some(Ok(record)) => Some(Ok(record)),
+            Some(Err(e)) => Some(Err(noted(&mut self.broken, self.path, e))),
             None => self.broken.as_deref().cloned().map(Err),
-            Some(record) => Some(record.map_err(|e| noted(&mut self.broken, self.path, e))),
         }
     }
 
     /// As [`Range::next_borrowed`], from the far end.
+    #[inline]
     pub fn next_back_borrowed(&mut self) -> Option<Result<(&[u8], &[u8])>> {
         if let Err(e) = self.must_be_here() {
             return Some(Err(e));
         }
         match self.inner.next_back_borrowed() {
+            Some(Ok(record)) => Some(Ok(record)),
+            Some(Err(e)) => Some(Err(noted(&mut self.broken, self.path, e))),
             None => self.broken.as_deref().cloned().map(Err),
-            Some(record) => Some(record.map_err(|e| noted(&mut self.broken, self.path, e))),
         }
     }
 
