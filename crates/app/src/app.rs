@@ -48,7 +48,7 @@ unsafe impl Send for mangrove_app {}
 ///
 /// Call it early in main, before the program makes threads or uses what is persistent. Close with
 /// mangrove_app_close. Errors: MANGROVE_APP_ERR_POOL, _FOREIGN, _MOVED, _DAMAGED, _TRACKER, _REFUSED, _IO,
-/// _NO_MEMORY.
+/// _NO_MEMORY, and with copy on write _POISONED, when a damaged page is found meanwhile.
 /// A crash during the call: the next one finds the state whole, or none.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mangrove_app_open(

@@ -321,7 +321,7 @@ pub unsafe extern "C" fn mangrove_app_options_set_random_addresses(
     set_option!(guard, options.all.random_addresses(promise))
 }
 
-/// Event loops of the server, 1 to 1024. Default: one a CPU.
+/// Event loops of the server, 1 to 1024; another number is taken for the nearest of these. Default: one a CPU.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mangrove_app_options_set_workers(
     options: *mut mangrove_app_options,

@@ -24,7 +24,7 @@ pub enum mangrove_app_status {
     /// The state's address space is used up.
     MANGROVE_APP_ERR_FULL = -6,
     /// An earlier error of the medium poisoned the pool: reads continue, writes fail. The next start
-    /// has every acknowledged write.
+    /// has every acknowledged write, unless the message says that the pool is damaged.
     MANGROVE_APP_ERR_POISONED = -7,
     /// A command ended halfway: nothing of its batch is durable, and nothing more is served. Restart.
     MANGROVE_APP_ERR_BROKEN = -8,

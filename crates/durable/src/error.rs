@@ -83,7 +83,7 @@ impl fmt::Display for Error {
             Self::Invalid { what } => f.write_str(what),
             Self::Poisoned { first } => write!(
                 f,
-                "an earlier error ended writing ({first}); reads go on, and the next start has every acknowledged write"
+                "an earlier error ended writing ({first}); reads go on, and unless the pool is damaged the next start has every acknowledged write"
             ),
             Self::Broken { what } => write!(
                 f,

@@ -377,7 +377,8 @@ macro_rules! pool_config_setters {
         /// control groups have, swap space included.
         #[must_use]
         pub fn memory_bytes_max(mut self, bytes: u64) -> Self {
-            self.$field.memory_bytes_max = Some(bytes);
+            // 0 stands for a limit of the address space in the error of what exceeds it.
+            self.$field.memory_bytes_max = Some(bytes.max(1));
             self
         }
         $crate::pool_config_setters!($field: $($rest)*);

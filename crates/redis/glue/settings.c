@@ -15,8 +15,10 @@ void die(const char *what) {
     char *advice = strstr(why, "; reads go on");
     size_t left = advice ? sizeof why - (size_t)(advice - why) : 0;
     if (advice)
-        snprintf(advice, left, "; the server ends, and the next start has %s",
-                 settings.interval_ms ? "what was durable" : "every acknowledged write");
+        snprintf(advice, left, "; the server ends%s%s", strstr(why, "is damaged") ? "" : ", and the next start has ",
+                 strstr(why, "is damaged")  ? ""
+                 : settings.interval_ms     ? "what was durable"
+                                            : "every acknowledged write");
     SAY(LL_WARNING, "mangrove: %s: %s", what, why);
     fprintf(stderr, "mangrove: %s: %s\n", what, why);
     _exit(70);

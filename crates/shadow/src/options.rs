@@ -198,7 +198,8 @@ impl Options {
         }
         if self.capacity_bytes() == 0 || self.capacity_bytes() > CAPACITY_BYTES_MAX {
             return unsupported(format!(
-                "a pool's capacity is 1 to {CAPACITY_BYTES_MAX} bytes, not {}",
+                "a pool's capacity is {} to {CAPACITY_BYTES_MAX} bytes, not {}",
+                mangrove_pool::CAPACITY_BYTES_MIN,
                 self.capacity_bytes()
             ));
         }

@@ -38,7 +38,7 @@ impl ArenaHeap {
             return Err(format!(
                 "a capacity of {} bytes is too small; give it at least {}",
                 space.capacity(),
-                (groups + 1) * GROUP_BYTES
+                (groups + u64::from(!has_room(groups))) * GROUP_BYTES
             ));
         }
         if space.len() < reserved * PAGE_BYTES as u64 {

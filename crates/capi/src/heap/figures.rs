@@ -25,7 +25,7 @@ pub struct mangrove_heap_figures {
     pub blocks: u64,
     /// Bytes of blocks in use, each counted with the size of its class.
     pub used_bytes: u64,
-    /// Bytes of whole free pages.
+    /// Bytes of whole free pages that were in use before; not those behind them that were never used.
     pub free_bytes: u64,
     /// Bytes of the allocator's own state.
     pub meta_bytes: u64,

@@ -110,8 +110,8 @@ pub(super) fn refusal(why: Refusal) -> Failure {
         Refusal::Full => Failure::new(
             FailureKind::IoError,
             "no space left for the records of this write; nothing was changed. The disk or the address space of the \
-             database is full, or the memory that this process may have (its control group, the machine, \
-             MANGROVE_LEVELDB_MEMORY_MAX)",
+             database is full, or a file of it has the size that this process may write (ulimit -f), or the process \
+             has the memory that it may have (its control group, the machine, MANGROVE_LEVELDB_MEMORY_MAX)",
         ),
         Refusal::Disordered => Failure::corruption(
             "the comparator does not order the keys as it did when they were written; nothing was changed. Open the \

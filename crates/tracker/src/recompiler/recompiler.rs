@@ -14,7 +14,7 @@ use crate::recompiler::run::raw_syscall::{failed, syscall};
 use crate::recompiler::run::stack_bounds::{Stack, find_stack, fs_base};
 use crate::recompiler::run::stubs;
 use crate::recompiler::run::{exact_bytes, store_filter};
-use crate::recompiler::translate::masked_stores::{cpuid, xcr0};
+use crate::recompiler::translate::masked_stores::{cpuid, learn_state_components, xcr0};
 use crate::tracker::{SyscallHook, Tracker};
 use crate::write_set::write_set::WriteSet;
 use std::ffi::c_void;
@@ -320,12 +320,14 @@ impl RecompilerState {
             (.., CallFailure::LongJump) => Error::LongJump,
             (.., CallFailure::NoMaps) => refused(NO_MAPS.into()),
             (.., CallFailure::NoSpace | CallFailure::NoCode(_) | CallFailure::None) => {
-                refused("there is no memory or address space near the program for translated code".into())
+                refused(NO_ROOM.into())
             }
         }
     }
 }
 
+const NO_ROOM: &str = "there is no memory or address space near the program for translated code: raise its limit \
+                       (ulimit -v)";
 const NO_MAPS: &str = "/proc/self/maps cannot be read, by which the recompiler knows what is code: mount /proc, \
                        and leave the process a free descriptor";
 
@@ -347,6 +349,7 @@ fn make_state() -> Result<()> {
         return Err(unsupported("hardware shadow stacks (CET) are enabled; start the program without them"));
     }
     map_low_region()?;
+    learn_state_components();
     let components = xcr0() & STATE_COMPONENTS;
     // Leaf 0xD exists where XSAVE does.
     let area_bytes = cpuid(0xd, 0).ecx as usize;

@@ -91,7 +91,8 @@ impl HeapOptions {
     /// read into memory as a whole; opening refuses it afterwards if it takes more than the limit. Default: no limit.
     #[must_use]
     pub fn memory_bytes_max(mut self, bytes: u64) -> Self {
-        self.memory_bytes_max = Some(bytes);
+        // 0 stands for a limit of the address space in the error of what exceeds it.
+        self.memory_bytes_max = Some(bytes.max(1));
         self.start(Start::CopyOnWrite)
     }
 

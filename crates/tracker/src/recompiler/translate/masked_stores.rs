@@ -6,6 +6,7 @@ use crate::recompiler::run::raw_syscall::syscall;
 use crate::recompiler::state::RecompilerState;
 use iced_x86::{Instruction, Mnemonic, OpKind, Register};
 use std::arch::x86_64::{__cpuid_count, CpuidResult};
+use std::sync::OnceLock;
 
 const DIRECTION_FLAG: u64 = 1 << 10;
 /// Offsets in the standard form of an XSAVE area (Intel SDM volume 1, chapter 13).
@@ -164,13 +165,12 @@ impl RecompilerState {
             if wanted >> component & 1 == 0 {
                 continue;
             }
-            let leaf = cpuid(0xd, component);
-            let (size, offset) = (leaf.eax as usize, leaf.ebx as usize);
-            if compact && leaf.ecx & 2 != 0 {
+            let StateComponent { offset, bytes, is_aligned } = state_component(component);
+            if compact && is_aligned {
                 next = next.next_multiple_of(64);
             }
-            self.record(addr + if compact { next } else { offset }, size);
-            next += size;
+            self.record(addr + if compact { next } else { offset }, bytes);
+            next += bytes;
         }
     }
 
@@ -243,7 +243,7 @@ impl RecompilerState {
 
     /// Reads the area that the dispatcher saved. A component in its initial state is all zeros there.
     fn state_bytes(&self, component: u32, at: usize, size: usize) -> u64 {
-        let offset = if component < 2 { 0 } else { cpuid(0xd, component).ebx as usize };
+        let offset = state_component(component).offset;
         let mut bytes = [0u8; 8];
         // SAFETY: inside the area, whose size is that of all components.
         unsafe {
@@ -260,6 +260,42 @@ impl RecompilerState {
 
 fn low_bits(count: usize) -> u64 {
     if count >= 64 { u64::MAX } else { (1 << count) - 1 }
+}
+
+/// Where an XSAVE area has a component of the processor's state.
+#[derive(Clone, Copy, Default)]
+struct StateComponent {
+    /// From the start of an area in standard form.
+    offset: usize,
+    bytes: usize,
+    /// In compact form it begins at a multiple of 64.
+    is_aligned: bool,
+}
+
+/// Asks the CPU once: in a virtual machine each question goes to its host, and takes as long as thousands of stores.
+fn state_component(component: u32) -> StateComponent {
+    static COMPONENTS: OnceLock<[StateComponent; 64]> = OnceLock::new();
+    let components = COMPONENTS.get_or_init(|| {
+        let enabled = xcr0();
+        std::array::from_fn(|component| {
+            // The first two lie in the legacy part.
+            if component < 2 || enabled >> component & 1 == 0 {
+                return StateComponent::default();
+            }
+            let leaf = cpuid(0xd, component as u32);
+            StateComponent {
+                offset: leaf.ebx as usize,
+                bytes: leaf.eax as usize,
+                is_aligned: leaf.ecx & 2 != 0,
+            }
+        })
+    });
+    components[component as usize]
+}
+
+/// Learns what [`state_component`] tells, outside of commands.
+pub(crate) fn learn_state_components() {
+    state_component(0);
 }
 
 /// The standard library's function is unsafe in some of the compilers that build this, and safe in others.
