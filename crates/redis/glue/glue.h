@@ -137,9 +137,10 @@ void settle(void);
 void address_note(bool serves);
 
 /* space.c */
-/* With less left on the file system, an allocation that fails is due to that. */
+/* With less left on the file system beside what an allocation asks for, one that fails is due to that. */
 #define SPACE_LOW (16 << 20)
-/* From now on a failed allocation ends the process with a message. */
+/* From now on a failed allocation ends the process with a message. One that the server only tries does so if the medium
+ * is full. */
 void space_start(void);
 /* Gives free pages back if a command has asked for it; at a round's end, when nothing is open. */
 void space_give_back(void);

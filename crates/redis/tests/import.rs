@@ -9,7 +9,7 @@ use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::Command;
-use support::{POLL, POLLS, Server, is_built};
+use support::{POLL, POLLS, Server, builds, is_built};
 
 const KEYS: usize = 1_000;
 
@@ -114,25 +114,48 @@ fn a_first_start_passes_over_no_file_that_is_there() {
     assert_eq!(server.ask(&[b"DBSIZE"]), Some(format!(":{KEYS}\r\n")));
 }
 
-/// The server counts what it frees. Below zero, its memory would be more than any `maxmemory`, and writes refused.
-#[test]
-fn a_start_that_drops_what_an_import_left_takes_writes_below_maxmemory() {
-    /// Together they are more than the import commits at once.
+/// A dump without its end, of more than the import commits at once.
+fn large_values() -> Vec<u8> {
     const VALUES: u8 = 12;
     const VALUE_LEN: u32 = 8 << 20;
-    if !is_built() {
-        return;
-    }
-    let place = tempfile::tempdir().unwrap();
-    let dir = place.path();
-    // It ends before its last byte.
     let mut dump = b"REDIS0011".to_vec();
     for key in 0..VALUES {
         dump.extend([0, 1, b'a' + key, 0x80]);
         dump.extend(VALUE_LEN.to_be_bytes());
         dump.resize(dump.len() + VALUE_LEN as usize, b'v');
     }
-    std::fs::write(dir.join("dump.rdb"), &dump).unwrap();
+    dump
+}
+
+/// The limit on the size of files stands for a disk that is full.
+#[test]
+fn an_import_without_space_says_so_and_calls_no_dump_damaged() {
+    if !is_built() {
+        return;
+    }
+    let place = tempfile::tempdir().unwrap();
+    let dir = place.path();
+    std::fs::write(dir.join("dump.rdb"), large_values()).unwrap();
+    let mut command = Command::new("prlimit");
+    command.args(["--fsize=41943040", env!("CARGO_BIN_EXE_mangrove-redis"), "--port", "0"]);
+    command.args(["--unixsocket", "s", "--dir", ".", "--builds"]).arg(builds()).current_dir(dir);
+    let ended = command.output().unwrap();
+    let said = String::from_utf8_lossy(&ended.stdout) + String::from_utf8_lossy(&ended.stderr);
+    assert_eq!(ended.status.code(), Some(70), "{said}");
+    assert!(said.contains("every acknowledged write is kept"), "{said}");
+    assert!(!said.contains("failed allocating"), "{said}");
+}
+
+/// The server counts what it frees. Below zero, its memory would be more than any `maxmemory`, and writes refused.
+#[test]
+fn a_start_that_drops_what_an_import_left_takes_writes_below_maxmemory() {
+    if !is_built() {
+        return;
+    }
+    let place = tempfile::tempdir().unwrap();
+    let dir = place.path();
+    // It ends before its last byte.
+    std::fs::write(dir.join("dump.rdb"), large_values()).unwrap();
     let (code, said) = refused(dir, &[]);
     assert_eq!(code, Some(1), "{said}");
     std::fs::write(dir.join("dump.rdb"), b"REDIS0011\xff\0\0\0\0\0\0\0\0").unwrap();
