@@ -14,6 +14,7 @@ mod lock;
 mod metrics;
 mod pattern;
 mod request;
+mod said;
 mod start;
 mod stat;
 mod state;

@@ -5,6 +5,7 @@ use crate::beneath::beneath;
 use crate::builds::Builds;
 use crate::lock;
 use crate::request::{Request, Usage};
+use crate::said::{Said, last_lines};
 use crate::start::{StartChoice, choose, command};
 use crate::state::{self, DirectoryState};
 use anyhow::{Context, Result, bail};
@@ -160,6 +161,7 @@ struct Server {
     child: Child,
     cli: PathBuf,
     dir: PathBuf,
+    said: Said,
 }
 
 /// Removes what an update's servers make beside their state.
@@ -199,8 +201,12 @@ impl Server {
         }
         // Users of an ACL file would shut this program out. SHUTDOWN may have another name.
         server.args(["--aclfile", "", "--shutdown-on-sigterm", "nosave"]);
-        let child = beneath(&server)?.stdout(Stdio::null()).spawn().context("cannot start the server")?;
-        let mut server = Self { child, cli: choice.build.cli(), dir: dir.to_owned() };
+        // What it logs is for the message when it ends too early.
+        server.args(["--logfile", ""]);
+        let mut child =
+            beneath(&server)?.stdout(Stdio::piped()).spawn().context("cannot start the server")?;
+        let said = Said::of(child.stdout.take());
+        let mut server = Self { child, cli: choice.build.cli(), dir: dir.to_owned(), said };
         let mut heard = Instant::now();
         while heard.elapsed() < SILENCE_MAX {
             match server.ask(&["ping"]) {
@@ -210,7 +216,8 @@ impl Server {
                 _ => {}
             }
             if let Some(status) = server.child.try_wait()? {
-                bail!("the server of the build {} ended with {status}", choice.build.id);
+                let said = last_lines(&server.said.end());
+                bail!("the server of the build {} ended with {status}: {said}", choice.build.id);
             }
             std::thread::sleep(Duration::from_millis(50));
         }
@@ -236,7 +243,7 @@ impl Server {
         kill_process(Pid::from_child(&self.child), Signal::TERM).context("cannot end the server")?;
         let status = self.child.wait()?;
         if !status.success() {
-            bail!("the server ended with {status}");
+            bail!("the server ended with {status}: {}", last_lines(&self.said.end()));
         }
         Ok(())
     }
@@ -263,7 +270,7 @@ mod tests {
         std::fs::write(dir.join(SOCKET), "of the server\n").unwrap();
         std::fs::write(dir.join("ping"), "asked\n").unwrap();
         let child = Command::new("sleep").arg("600").spawn().unwrap();
-        let server = Server { child, cli: PathBuf::from("cat"), dir };
+        let server = Server { child, cli: PathBuf::from("cat"), dir, said: Said::of(None) };
         assert_eq!(server.ask(&["ping"]).unwrap(), "of the server$\nasked$\n");
     }
 }

@@ -119,6 +119,23 @@ fn to_be_updated(place: &Path) -> (PathBuf, PathBuf) {
     (dir, two_builds(place).0)
 }
 
+/// Its log goes nowhere else.
+#[test]
+fn an_update_whose_server_does_not_start_says_what_the_server_says() {
+    if !is_built() {
+        return;
+    }
+    let place = tempfile::tempdir().unwrap();
+    let (dir, folder) = to_be_updated(place.path());
+    for log in [&["--logfile", "log"][..], &[]] {
+        let words = ["update", "--dir", dir.to_str().unwrap(), "--databases", "2000"];
+        let output = launcher(&[&words[..], log].concat(), &folder, place.path());
+        let said = text(&output);
+        let (_, why) = said.split_once(" ended with ").expect(&said);
+        assert!(!output.status.success() && why.contains("at most 1024 databases"), "{said}");
+    }
+}
+
 /// Its servers would hold the state, and nobody would know of them.
 #[test]
 fn an_update_that_is_killed_takes_its_server_along_and_the_next_one_removes_what_it_left() {
