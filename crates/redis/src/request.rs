@@ -190,10 +190,9 @@ impl Request {
                 file.display()
             );
         }
-        let text =
-            std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
-        for (number, line) in (1..).zip(text.lines().map(str::trim)) {
-            if line.is_empty() || line.starts_with('#') {
+        let text = std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
+        for (number, line) in (1..).zip(text.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii)) {
+            if line.is_empty() || line.starts_with(b"#") {
                 continue;
             }
             let Some(parts) = split(line) else {
@@ -204,6 +203,7 @@ impl Request {
             let value = match String::from_utf8(values.join(&b' ')) {
                 Ok(value) => value,
                 Err(_) if ["dir", "include"].iter().any(|path| name.eq_ignore_ascii_case(path)) => {
+                    let line = String::from_utf8_lossy(line);
                     bail!("{}, line {number}: {line} is no text", file.display())
                 }
                 Err(other) => String::from_utf8_lossy(other.as_bytes()).into_owned(),
@@ -259,8 +259,8 @@ impl Request {
 /// A line divided into its words as the server does (`sdssplitargs`). A word may be in quotes, or have them behind its
 /// beginning; between double quotes a backslash escapes. None: a quote is not closed, or text follows it at once.
 /// CONFIG REWRITE puts values into double quotes and escapes what is not ASCII.
-fn split(line: &str) -> Option<Vec<Vec<u8>>> {
-    let (mut words, mut rest) = (Vec::new(), line.as_bytes());
+fn split(line: &[u8]) -> Option<Vec<Vec<u8>>> {
+    let (mut words, mut rest) = (Vec::new(), line);
     loop {
         while let [b' ' | b'\t'..=b'\r', behind @ ..] = rest {
             rest = behind;
@@ -329,7 +329,7 @@ fn hex_byte(high: u8, low: u8) -> Option<u8> {
 /// and takes each further one as it is.
 fn parts_of(words: &[String]) -> Result<Vec<String>> {
     let [first, further @ ..] = words else { return Ok(Vec::new()) };
-    let Some(parts) = split(first.strip_prefix("--").unwrap_or(first)) else {
+    let Some(parts) = split(first.strip_prefix("--").unwrap_or(first).as_bytes()) else {
         return usage(format!("{first}: a quote is not closed, or text follows it at once"));
     };
     let texts = parts.into_iter().map(|part| String::from_utf8_lossy(&part).into_owned());
@@ -383,7 +383,7 @@ fn lines(words: &[String]) -> Result<Vec<Vec<String>>> {
 }
 
 fn is_name_alone(word: &str) -> bool {
-    split(word).is_some_and(|parts| parts.len() == 1)
+    split(word.as_bytes()).is_some_and(|parts| parts.len() == 1)
 }
 
 /// A size in Valkey's notation: a number, and a unit or none.
@@ -493,6 +493,19 @@ requirepass "\xff"
         std::fs::write(&file, r#"dir "/\xff""#).unwrap();
         let error = parse(&[file.to_str().unwrap()]).unwrap_err().to_string();
         assert!(error.contains("v.conf, line 1: "), "{error}");
+    }
+
+    /// The server takes any bytes.
+    #[test]
+    fn bytes_that_are_no_text_are_passed_over_outside_of_paths() {
+        let place = tempfile::tempdir().unwrap();
+        let file = place.path().join("v.conf");
+        std::fs::write(&file, b"# caf\xe9\r\nport 7000\r\nrequirepass caf\xe9\n\nmaxclients 7").unwrap();
+        let request = parse(&[file.to_str().unwrap()]).unwrap();
+        assert_eq!((request.last("port"), request.last("maxclients")), (Some("7000"), Some("7")));
+        std::fs::write(&file, b"port 1\ndir /caf\xe9\n").unwrap();
+        let error = parse(&[file.to_str().unwrap()]).unwrap_err().to_string();
+        assert!(error.contains("v.conf, line 2: dir /caf"), "{error}");
     }
 
     /// The server takes a word behind the name as it is, and the name's own word as a line of the file.
