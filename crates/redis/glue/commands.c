@@ -111,7 +111,7 @@ static void config_set_checked(client *c) {
 static serverCommandProc *real_config_rewrite;
 
 /* The file is to name the directory that has the state, wherever CONFIG SET dir has dumps written: the next start would
- * find no state there, and begin an empty one. */
+ * find no state there, and begin an empty one. A daemon's is to ask for a daemon. */
 static void config_rewrite_beside_state(client *c) {
     char here[PATH_MAX] = "", place[PATH_MAX] = "";
     const char *end = settings.state ? strrchr(settings.state, '/') : NULL;
@@ -128,7 +128,11 @@ static void config_rewrite_beside_state(client *c) {
             return;
         }
     }
+    /* The launcher has asked the server itself for `daemonize no`. */
+    int daemonize = server.daemonize;
+    if (settings.is_daemon) server.daemonize = 1;
     real_config_rewrite(c);
+    server.daemonize = daemonize;
     if (has_moved && chdir(here) != 0)
         SAY(LL_WARNING, "mangrove: cannot go back to the directory %s (%s): dumps are written to %s", here,
             strerror(errno), place);

@@ -70,6 +70,7 @@ typedef struct {
     const char *hold_file;  /* no batch counts as durable while it is there, for tests; an absolute path */
     int fence;
     int apart;              /* the log gets what each command wrote, for measurements of deduplication */
+    int is_daemon;          /* the launcher made the process a daemon */
     const char *without;    /* a hook left out, for tests of the tests */
 } settings_t;
 

@@ -52,6 +52,7 @@ void settings_read(void) {
     settings.io_reads = !getenv("MANGROVE_REDIS_IO_READS") || number("MANGROVE_REDIS_IO_READS");
     settings.fence = (int)number("MANGROVE_REDIS_FENCE");
     settings.apart = (int)number("MANGROVE_REDIS_CALLS_APART");
+    settings.is_daemon = (int)number("MANGROVE_REDIS_DAEMON");
     settings.without = getenv("MANGROVE_REDIS_WITHOUT");
     if (settings.without && !is_hook(settings.without)) {
         fprintf(stderr, "mangrove: there is no hook '%s' to leave out\n", settings.without);

@@ -9,6 +9,8 @@ use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::Path;
 use std::time::Duration;
 
+/// The environment tells the server that it is a daemon, though it is not to make itself one.
+const DAEMON: &str = "MANGROVE_REDIS_DAEMON";
 /// Where a daemon without a log file says why it does not start.
 const SAID: &str = "state.stderr";
 
@@ -26,7 +28,8 @@ pub(crate) fn start(arguments: &[String], request: &Request, dir: &Path) -> Resu
     let stderr = log.try_clone()?;
     let mut daemon = detached::child(|process| {
         // Without a log file the server logs to its standard output. When this process is gone nobody reads that.
-        process.args(arguments).args(["--daemonize", "no"]).env(address::START, &name);
+        process.args(arguments).args(["--daemonize", "no"]);
+        process.env(address::START, &name).env(DAEMON, "1");
         process.stderr(stderr).stdout(std::process::Stdio::piped());
     })?;
     let mut written = Said::of(daemon.stdout.take());

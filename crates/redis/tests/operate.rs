@@ -328,6 +328,27 @@ fn a_daemon_that_cannot_open_its_state_fails_to_start() {
     assert!(end.unwrap().success());
 }
 
+/// The next start by the file would stay in the foreground.
+#[test]
+fn a_rewritten_configuration_asks_for_a_daemon_as_before() {
+    if !is_built() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let conf = dir.path().join("v.conf");
+    std::fs::write(&conf, "port 0\nunixsocket s\ndaemonize yes\n").unwrap();
+    let start = launcher(&["v.conf", "--dir", "."], &builds(), dir.path());
+    assert!(start.status.success(), "{}", text(&start));
+    let ask = |words: &[&str]| {
+        let cli = builds().join("current/valkey-cli");
+        Command::new(cli).args(["-s", "s"]).args(words).current_dir(dir.path()).output().unwrap()
+    };
+    let rewritten = ask(&["config", "rewrite"]);
+    assert!(ask(&["shutdown", "nosave"]).status.success());
+    let after = std::fs::read_to_string(&conf).unwrap();
+    assert!(after.lines().any(|line| line == "daemonize yes"), "{}{after}", text(&rewritten));
+}
+
 /// Whatever ends the start: the configuration, what it names, or the file to import.
 #[test]
 fn a_daemon_that_does_not_come_to_serve_fails_with_its_message() {
