@@ -28,7 +28,7 @@ const OURS: [(&str, &str); 20] = [
     ("mangrove_waiting_frees", "Blocks that wait for the next batch to be free"),
 ];
 /// Fields that only grow while the server runs, and the beginnings of the names of others.
-const COUNTERS: [&str; 26] = [
+const COUNTERS: [&str; 27] = [
     "mangrove_batches",
     "mangrove_commands",
     "mangrove_committed",
@@ -37,6 +37,7 @@ const COUNTERS: [&str; 26] = [
     "mangrove_hook_",
     "mangrove_logged_bytes",
     "mangrove_logged_ranges",
+    "mangrove_passed_reads",
     "mangrove_reads_on_io_threads",
     "mangrove_reads_on_io_threads_dropped",
     "mangrove_slow_batches",
@@ -55,6 +56,13 @@ const COUNTERS: [&str; 26] = [
     "valkey_unexpected_error_replies",
     "valkey_uptime_in_seconds",
     "valkey_used_cpu_",
+];
+/// Others that begin as counters do.
+const GAUGES: [&str; 4] = [
+    "valkey_total_blocking_keys",
+    "valkey_total_blocking_keys_on_nokey",
+    "valkey_total_system_memory",
+    "valkey_total_watched_keys",
 ];
 /// Names, though they may consist of digits.
 const NAMES: [&str; 5] = ["redis_git_sha1", "redis_build_id", "run_id", "master_replid", "master_replid2"];
@@ -116,7 +124,7 @@ fn head(name: &str, help: &str, seen: &mut BTreeSet<String>, out: &mut String) -
         Some(_) => name.starts_with(counter),
         None => name == *counter,
     });
-    let kind = if is_counter { "counter" } else { "gauge" };
+    let kind = if is_counter && !GAUGES.contains(&name) { "counter" } else { "gauge" };
     let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} {kind}");
     true
 }
@@ -131,6 +139,23 @@ fn is_number(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::of_info;
+
+    #[test]
+    fn what_may_fall_is_a_gauge() {
+        let info = "total_system_memory:9\r\ntotal_watched_keys:1\r\ntotal_blocking_keys:1\r\n\
+                    total_blocking_keys_on_nokey:1\r\ntotal_forks:1\r\nmangrove_passed_reads:1\r\n";
+        let out = of_info(info);
+        let kinds: Vec<&str> = out.lines().filter_map(|line| line.strip_prefix("# TYPE ")).collect();
+        let wanted = [
+            "valkey_total_system_memory gauge",
+            "valkey_total_watched_keys gauge",
+            "valkey_total_blocking_keys gauge",
+            "valkey_total_blocking_keys_on_nokey gauge",
+            "valkey_total_forks counter",
+            "mangrove_passed_reads counter",
+        ];
+        assert_eq!(kinds, wanted);
+    }
 
     #[test]
     fn numbers_become_metrics_and_the_rest_does_not() {
