@@ -55,7 +55,9 @@ static void check_configuration(void) {
     if (server.dbnum > DATABASES_MAX) refuse("at most %d databases are possible (databases)", DATABASES_MAX);
     if (server.active_defrag_enabled) refuse("activedefrag is refused: it moves values outside of commands");
     if (root->ready && root->cluster != server.cluster_enabled)
-        refuse("the state in %s was made with cluster-enabled %s", settings.state, root->cluster ? "yes" : "no");
+        refuse("the state in %s was made with cluster-enabled %s, and the configuration says %s: set cluster-enabled "
+               "to %s", settings.state, root->cluster ? "yes" : "no", server.cluster_enabled ? "yes" : "no",
+               root->cluster ? "yes" : "no");
     if (root->ready && root->databases != server.dbnum)
         refuse("the state in %s has %d databases, and the configuration says %d: set databases to %d", settings.state,
                root->databases, server.dbnum, root->databases);

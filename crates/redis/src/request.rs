@@ -43,6 +43,14 @@ pub(crate) enum ReplyDurability {
     Interval(u32),
 }
 
+#[derive(Debug)]
+struct Directive {
+    name: String,
+    value: String,
+    /// File and line; none: the command line.
+    place: Option<String>,
+}
+
 /// One start of the server.
 #[derive(Debug)]
 pub(crate) struct Request {
@@ -58,7 +66,7 @@ pub(crate) struct Request {
     pub(crate) metrics_bind: Option<String>,
     /// Valkey's own arguments.
     pub(crate) arguments: Vec<String>,
-    directives: Vec<(String, String)>,
+    directives: Vec<Directive>,
     /// So many of them, the first ones, come from the configuration file.
     from_file: usize,
 }
@@ -108,7 +116,7 @@ impl Request {
 
     /// The value of a directive that counts.
     pub(crate) fn last(&self, name: &str) -> Option<&str> {
-        self.directives.iter().rev().find(|(n, _)| n == name).map(|(_, value)| value.as_str())
+        self.directives.iter().rev().find(|given| given.name == name).map(|given| given.value.as_str())
     }
 
     /// Whether a directive is on.
@@ -118,7 +126,7 @@ impl Request {
 
     /// Where the directive that counts was given, for a message.
     pub(crate) fn place_of(&self, name: &str) -> &'static str {
-        match self.directives.iter().rposition(|(n, _)| n == name) {
+        match self.directives.iter().rposition(|given| given.name == name) {
             Some(at) if at < self.from_file => "configuration file",
             _ => "command line",
         }
@@ -139,8 +147,8 @@ impl Request {
     }
 
     fn named_dir(&self) -> PathBuf {
-        let dirs = self.directives.iter().filter(|(name, _)| name == "dir");
-        dirs.fold(PathBuf::from("."), |dir, (_, next)| dir.join(next)).components().collect()
+        let dirs = self.directives.iter().filter(|given| given.name == "dir");
+        dirs.fold(PathBuf::from("."), |dir, next| dir.join(&next.value)).components().collect()
     }
 
     /// One line: a directive of Valkey's, whose words are passed on as they are, or an option of ours. `parts` are its
@@ -175,7 +183,8 @@ impl Request {
                 self.arguments.extend_from_slice(words);
             }
             _ => {
-                self.directives.push((name.to_lowercase(), value.to_owned()));
+                let (name, value) = (name.to_lowercase(), value.to_owned());
+                self.directives.push(Directive { name, value, place: None });
                 self.arguments.extend_from_slice(words);
             }
         }
@@ -217,7 +226,8 @@ impl Request {
                     file.display()
                 ));
             } else {
-                self.directives.push((name.to_lowercase(), value));
+                let place = Some(format!("{}, line {number}", file.display()));
+                self.directives.push(Directive { name: name.to_lowercase(), value, place });
             }
         }
         Ok(())
@@ -239,20 +249,30 @@ impl Request {
     }
 
     fn refuse_directives(&self) -> Result<()> {
-        let sentence = if self.is_on("crash-memcheck-enabled") {
-            "crash-memcheck-enabled yes is refused: the memory test would write to all of the address space that the \
-             state reserves"
+        let (name, sentence) = if self.is_on("crash-memcheck-enabled") {
+            (
+                "crash-memcheck-enabled",
+                "crash-memcheck-enabled yes is refused: the memory test would write to all of the address space that \
+                 the state reserves",
+            )
         } else if self.is_on("activedefrag") {
-            "activedefrag yes is refused: it moves values outside of commands"
+            ("activedefrag", "activedefrag yes is refused: it moves values outside of commands")
         } else if self.last("loadmodule").is_some() {
-            "loadmodule is refused: modules change values from timers and threads of their own, and their values point \
-             into the module"
+            (
+                "loadmodule",
+                "loadmodule is refused: modules change values from timers and threads of their own, and their values \
+                 point into the module",
+            )
         } else if self.last("sentinel").is_some() {
-            "a sentinel keeps no data: start the build's valkey-server with --sentinel for that"
+            ("sentinel", "a sentinel keeps no data: start the build's valkey-server with --sentinel for that")
         } else {
             return Ok(());
         };
-        usage(sentence)
+        let given = self.directives.iter().rev().find(|given| given.name == name);
+        match given.and_then(|given| given.place.as_deref()) {
+            Some(place) => usage(format!("{place}: {sentence}")),
+            None => usage(sentence),
+        }
     }
 }
 
@@ -637,5 +657,15 @@ requirepass "\xff"
                 "{error}"
             );
         }
+        let place = tempfile::tempdir().unwrap();
+        let file = place.path().join("v.conf");
+        for refused in ["activedefrag yes", "loadmodule m.so", "crash-memcheck-enabled yes", "sentinel x"] {
+            std::fs::write(&file, format!("port 1\n{refused}\n")).unwrap();
+            let error = parse(&[file.to_str().unwrap()]).unwrap_err().to_string();
+            assert!(error.contains("v.conf, line 2: "), "{error}");
+        }
+        // The last one counts.
+        std::fs::write(&file, "activedefrag yes\nactivedefrag no\n").unwrap();
+        assert!(parse(&[file.to_str().unwrap()]).is_ok());
     }
 }
