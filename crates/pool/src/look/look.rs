@@ -32,8 +32,13 @@ const TRIES_MIN: u32 = 3;
 /// A look beside a writer finds damage so often, in a superblock that stays as it is, before it is reported: a writer
 /// changes the length of a file before it records it.
 const DAMAGE_TRIES: u32 = 8;
+/// A checkpoint that keeps a look out for so long is told of, in place of those before it.
+const KEPT_OUT_LONG: Duration = Duration::from_secs(5);
 /// Between two tries.
 const PAUSE: Duration = Duration::from_millis(5);
+
+/// What a writer does that was stopped inside a checkpoint, or whose disk has not answered.
+const STANDS_STILL: &str = "stands still inside a checkpoint (is it stopped? Repeat this once it runs)";
 
 /// A pool read at one instant.
 pub(crate) struct Look {
@@ -50,6 +55,8 @@ enum Tried {
     Making,
     /// A checkpoint ran meanwhile, or a writer came.
     Overtaken,
+    /// A checkpoint ran and let no reader in. The superblock, as it was before the reader asked.
+    KeptOut(Vec<u8>),
     /// Damage beside a writer.
     Damaged(Error),
 }
@@ -64,8 +71,17 @@ pub(crate) fn look(directory: &Path, options: &PoolOptions) -> Result<Option<Loo
     let wait = options.config.busy_wait;
     let until = begun + LOOK_WAIT.saturating_add(wait).min(Duration::from_secs(u32::MAX.into()));
     let mut makes = lock_tries(wait);
+    // The superblock under which a checkpoint keeps this look out, and since when. A checkpoint that ends changes it.
+    let mut kept_out: Option<(Vec<u8>, Instant)> = None;
     loop {
-        match try_once(directory, options, until)? {
+        let tried_at = Instant::now();
+        let tried = try_once(directory, options, until)?;
+        match &tried {
+            Tried::KeptOut(sb) if kept_out.as_ref().is_some_and(|(before, _)| before == sb) => {}
+            Tried::KeptOut(sb) => kept_out = Some((sb.clone(), tried_at)),
+            _ => kept_out = None,
+        }
+        match tried {
             Tried::Done(look) => return Ok(Some(*look)),
             Tried::NotSo => return Ok(None),
             Tried::Making => {
@@ -74,10 +90,14 @@ pub(crate) fn look(directory: &Path, options: &PoolOptions) -> Result<Option<Loo
                     return Err(Error::busy_since(directory, "is still making what it is to hold"));
                 }
             }
-            Tried::Overtaken => {
+            Tried::Overtaken | Tried::KeptOut(_) => {
                 (tries, damaged) = (tries + 1, 0);
                 if tries >= TRIES_MIN && Instant::now() >= until {
-                    return Err(Error::busy_since(directory, "applied its log again and again meanwhile"));
+                    let why = match kept_out {
+                        Some((_, since)) if since.elapsed() >= KEPT_OUT_LONG => STANDS_STILL,
+                        _ => "applied its log again and again meanwhile",
+                    };
+                    return Err(Error::busy_since(directory, why));
                 }
             }
             Tried::Damaged(error) => {
@@ -101,7 +121,8 @@ fn try_once(directory: &Path, options: &PoolOptions, until: Instant) -> Result<T
     let free = is_free(storage, directory)?;
     let locked = LockedPool::unlocked(storage, directory)?;
     let file = locked.file();
-    let Ok(sb) = superblock::decode(file.path(), &read_superblock_file(file)?) else {
+    let asked = read_superblock_file(file)?;
+    let Ok(sb) = superblock::decode(file.path(), &asked) else {
         return Ok(Tried::NotSo);
     };
     if sb.medium != MediumKind::File {
@@ -117,7 +138,7 @@ fn try_once(directory: &Path, options: &PoolOptions, until: Instant) -> Result<T
     image.keep_from_children();
     let reading = match Reading::enter(fd, until) {
         Entered::Reading(reading) => reading,
-        Entered::Checkpoint => return Ok(Tried::Overtaken),
+        Entered::Checkpoint => return Ok(Tried::KeptOut(asked)),
         Entered::NoLocks => return Ok(Tried::NotSo),
     };
     let before = read_superblock_file(file)?;

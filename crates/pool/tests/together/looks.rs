@@ -232,6 +232,22 @@ fn a_reader_waits_for_the_end_of_a_checkpoint() {
     });
 }
 
+/// A writer that was stopped inside a checkpoint holds its locks. The reader waits its 10 seconds.
+#[test]
+fn a_writer_that_stands_still_in_a_checkpoint_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("p");
+    let pool = writer(&path);
+    let stopped = std::fs::OpenOptions::new().read(true).write(true).open(path.join("image")).unwrap();
+    let look_and_running = WISH_AND_LOOK.start + 1..WISH_AND_LOOK.end + 1;
+    assert!(try_lock_bytes(&stopped, look_and_running.clone(), true).unwrap());
+    let text = look(&path, |_, _| ()).unwrap_err().to_string();
+    assert!(text.contains("this process itself, which stands still inside a checkpoint"), "{text}");
+    unlock_bytes(&stopped, look_and_running).unwrap();
+    set(&pool, 2);
+    assert_eq!(look(&path, |_, _| ()).unwrap(), 2);
+}
+
 #[test]
 fn readers_keep_no_writer_out_and_it_does_not_disturb_them() {
     let dir = tempfile::tempdir().unwrap();
