@@ -3,6 +3,7 @@
 use crate::format::page_sums::{CHECKSUM_BYTES, PAGE_BYTES, page_checksum};
 use crate::format::superblock;
 use crate::format::superblock::Superblock;
+use crate::limits::cannot_map;
 use crate::log::recent::LeftRecent;
 use crate::log::scan::{closed_log, refuse_grown, refuse_hole, scan};
 use crate::options::PoolOptions;
@@ -103,9 +104,9 @@ fn check_file(
             push(report, e)?;
         }
     } else {
-        let mut ring = Mirror::new(sb.log_bytes as usize).map_err(|e| Error::Unsupported {
-            what: format!("cannot map {} bytes for the log: {e}", sb.log_bytes),
-        })?;
+        // It lies there twice.
+        let ring = Mirror::new(sb.log_bytes as usize);
+        let mut ring = ring.map_err(|e| cannot_map(directory, 2 * sb.log_bytes, &e))?;
         let recent = LeftRecent::all_in(storage, directory)?;
         log.will_read_ring(sb.tail, sb.ring());
         let scan = scan(&log, &recent, 0, sb, &mut ring)

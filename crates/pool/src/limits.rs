@@ -23,9 +23,13 @@ pub const LOG_BYTES_MAX: u64 = 1 << 30;
 /// Longest engine kind tag, in bytes.
 pub const KIND_BYTES_MAX: usize = 16;
 
-/// Calls `map` for `capacity` bytes. Where the process may not map so much, it maps half the greatest power of two
-/// that it may, but at least `needed`; the other half is for the process's threads and heap.
+/// Calls `map` for `capacity` bytes of `path`. Where the process may not map so much, it maps half the greatest power of
+/// two that it may, but at least `needed`; the other half is for the process's threads and heap.
+///
+/// # Errors
+/// Those of [`cannot_map`].
 pub(crate) fn reserve(
+    path: &Path,
     capacity: u64,
     needed: u64,
     map: impl Fn(usize) -> std::io::Result<Reservation>,
@@ -38,24 +42,32 @@ pub(crate) fn reserve(
             Ok(memory) => {
                 drop(memory);
                 len /= 2;
-                let unsupported = |e| Error::Unsupported { what: format!("cannot map {len} bytes: {e}") };
-                return map(len as usize).map_err(unsupported);
+                return map(len as usize).map_err(|e| cannot_map(path, len, &e));
             }
-            // valgrind returns EINVAL where the kernel returns ENOMEM.
-            Err(e) if matches!(e.raw_os_error(), Some(libc::ENOMEM | libc::EINVAL)) => {
+            Err(e) if is_no_memory(&e) => {
                 let smaller = (len - 1).next_power_of_two() / 2;
                 if smaller < least {
-                    return Err(Error::Unsupported {
-                        what: format!(
-                            "cannot reserve {least} bytes of address space ({e}); raise the limit (ulimit -v)"
-                        ),
-                    });
+                    return Err(cannot_map(path, least, &e));
                 }
                 len = smaller;
             }
-            Err(e) => return Err(Error::Unsupported { what: format!("cannot map {len} bytes: {e}") }),
+            Err(e) => return Err(cannot_map(path, len, &e)),
         }
     }
+}
+
+/// valgrind returns EINVAL where the kernel returns ENOMEM.
+fn is_no_memory(e: &std::io::Error) -> bool {
+    matches!(e.raw_os_error(), Some(libc::ENOMEM | libc::EINVAL))
+}
+
+/// The error that this process cannot map the `wanted` bytes that `path` needs, for the system's answer `e`:
+/// `MemoryLimit` with the limit 0, or `Unsupported` where the answer was not that there is no memory.
+pub(crate) fn cannot_map(path: &Path, wanted: u64, e: &std::io::Error) -> Error {
+    if is_no_memory(e) {
+        return Error::MemoryLimit { path: path.to_owned(), wanted, limit: 0 };
+    }
+    Error::Unsupported { what: format!("{}: cannot map {wanted} bytes: {e}", path.display()) }
 }
 
 /// Refuses what would give this process more memory than `limit`: `bytes` more, beside what it has. `address_space` is
@@ -71,5 +83,18 @@ pub fn fits_memory(path: &Path, limit: Option<u64>, bytes: u64, address_space: u
         Some(limit) if wanted > limit => too_much(wanted, limit),
         _ if mangrove_sys::has_address_space(address_space) => Ok(()),
         _ => too_much(address_space, 0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn too_little_address_space_is_told_of_the_pool() {
+        let none = |_| Err(std::io::Error::from_raw_os_error(libc::ENOMEM));
+        let told = reserve(Path::new("a/pool"), 1 << 40, 5 << 20, none).err().unwrap();
+        assert!(matches!(told, Error::MemoryLimit { wanted: 5_242_880, limit: 0, .. }), "{told}");
+        assert!(told.to_string().starts_with("a/pool needs 5242880 more bytes"), "{told}");
     }
 }

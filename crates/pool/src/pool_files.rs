@@ -447,7 +447,7 @@ impl DataFiles {
 
     /// Reads the page checksums of a region of `addresses` bytes.
     pub(crate) fn read_sums(&self, sb: &Superblock, addresses: u64) -> Result<PageChecksums> {
-        let mut checksums = PageChecksums::new(addresses)?;
+        let mut checksums = PageChecksums::new(self.sums.path(), addresses)?;
         let size = self.sums.size()?;
         let most = PageChecksums::file_bytes(addresses / PAGE_BYTES as u64);
         if size > most {

@@ -127,14 +127,14 @@ struct PageRun {
 /// The medium of the pool in `directory`, all of which is made but its superblock.
 ///
 /// # Errors
-/// `AddressTaken`, `Unsupported`: not enough address space.
+/// `AddressTaken`; `MemoryLimit`: not enough address space; `Unsupported`.
 pub(crate) fn open_bulk(
     options: &PoolOptions,
     directory: &Path,
     superblock: SuperblockFile,
     files: DataFiles,
 ) -> Result<Arc<BulkMedium>> {
-    let memory = reserve_region(options, superblock.current(), 0)?;
+    let memory = reserve_region(directory, options, superblock.current(), 0)?;
     let (capacity, files) = (memory.len() as u64, Arc::new(files));
     let lane = |number| {
         let (aged, waits, in_memory) = (Vec::new(), Vec::new(), Vec::new());
@@ -152,9 +152,9 @@ pub(crate) fn open_bulk(
         durability: options.config.durability,
         grown: AtomicU64::new(0),
         growing: Mutex::new(()),
-        marks: PageMarks::new(capacity)?,
+        marks: PageMarks::new(directory, capacity)?,
         marked: AtomicU64::new(0),
-        sums: PageChecksums::new(capacity)?,
+        sums: PageChecksums::new(directory, capacity)?,
         lanes: [lane(0), lane(1)],
         turns_at: [const { AtomicU64::new(0) }; LANES],
         groups: AtomicU64::new(0),

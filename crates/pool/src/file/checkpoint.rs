@@ -22,6 +22,7 @@
 use crate::file::released::Released;
 use crate::format::log::{FLAG_SPILLED, GROUP_HEADER_BYTES, GroupHeader, LogRecord, LogRecords};
 use crate::format::page_sums::{PAGE_BYTES, PAGES_PER_BLOCK, PageChecksums, page_checksum};
+use crate::limits::cannot_map;
 use crate::log::ring::Log;
 use crate::log::spill::{SpillReader, SpillReference};
 use crate::look::gate::CheckpointGate;
@@ -30,7 +31,7 @@ use crate::storage::traits::{Storage, here};
 use crate::sync::Mutex;
 use crate::{ByteRange, Error, Lsn, Result};
 use mangrove_sys::{CACHE_LINE_BYTES, Reservation, prefetch_lines, sort_by_upper_bits};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Pages changed between two syncs of the page checksums: bounds the memory that a checkpoint takes.
@@ -83,12 +84,12 @@ struct ChangedPage {
 /// more (ulimit -v), could only abort.
 ///
 /// # Errors
-/// `Unsupported`: the process may not have so much.
-pub(crate) fn page_buffer() -> Result<Arc<Reservation>> {
+/// `MemoryLimit`: the process may not have so much.
+pub(crate) fn page_buffer(pool: &Path) -> Result<Arc<Reservation>> {
     let bytes = BATCH_PAGES_MAX * PAGE_BYTES;
     match Reservation::anonymous(bytes) {
         Ok(buffer) => Ok(Arc::new(buffer)),
-        Err(e) => Err(no_memory(&format!("{bytes} bytes: {e}"))),
+        Err(e) => Err(cannot_map(pool, bytes as u64, &e)),
     }
 }
 

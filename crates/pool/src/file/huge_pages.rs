@@ -111,7 +111,7 @@ mod tests {
     /// Blocks 0 to 9; in block 3 a page is in use, in block 5 less than three quarters, in block 6 as much, in the
     /// others all but none in block 9.
     fn sums() -> PageChecksums {
-        let sums = PageChecksums::new(32 << 20).unwrap();
+        let sums = PageChecksums::new(std::path::Path::new("p"), 32 << 20).unwrap();
         let pages = |block: u64| match block {
             3 => 1,
             5 => 383,

@@ -2,9 +2,11 @@
 //!
 //! Invariant: a page whose bit is taken after a thread has set it shows what that thread had stored before.
 
+use crate::Result;
 use crate::format::page_sums::PAGE_BYTES;
-use crate::{Error, Result};
+use crate::limits::cannot_map;
 use mangrove_sys::Reservation;
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Pages whose bits share a word.
@@ -16,16 +18,14 @@ pub(super) struct PageMarks {
 }
 
 impl PageMarks {
-    /// No page is marked, of a region of `capacity` bytes.
+    /// No page is marked, of a region of `capacity` bytes. `path` is the pool.
     ///
     /// # Errors
-    /// `Unsupported`: the process may not have so much address space.
-    pub(super) fn new(capacity: u64) -> Result<Self> {
+    /// `MemoryLimit`: the process may not have so much address space.
+    pub(super) fn new(path: &Path, capacity: u64) -> Result<Self> {
         let words = capacity.div_ceil(PAGE_BYTES as u64 * WORD_PAGES);
         let len = (words as usize * size_of::<u64>()).next_multiple_of(PAGE_BYTES);
-        let memory = Reservation::anonymous(len).map_err(|e| Error::Unsupported {
-            what: format!("cannot reserve {len} bytes of address space: {e}"),
-        })?;
+        let memory = Reservation::anonymous(len).map_err(|e| cannot_map(path, len as u64, &e))?;
         Ok(Self { memory })
     }
 
@@ -87,7 +87,7 @@ mod tests {
             (64 * page, 128 * page, 64, 128),
             (7, 0, 0, 0),
         ] {
-            let marks = PageMarks::new(256 * page).unwrap();
+            let marks = PageMarks::new(Path::new("p"), 256 * page).unwrap();
             assert_eq!(marks.mark(offset, len), count);
             assert_eq!(marks.mark(offset, len), 0, "again");
             for at in 0..256 {

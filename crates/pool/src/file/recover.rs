@@ -18,7 +18,7 @@ use crate::file::medium::FileParts;
 use crate::file::released::Released;
 use crate::format::page_sums::{CHECKSUM_BYTES, PAGE_BYTES, PageChecksums};
 use crate::format::superblock::Superblock;
-use crate::limits::{fits_memory, reserve};
+use crate::limits::{cannot_map, fits_memory, reserve};
 use crate::log::recent::{LeftRecent, Recent, UnusedRecent};
 use crate::log::ring::Log;
 use crate::log::scan::{LogScan, closed_log, is_requested, refuse_grown, refuse_hole, scan};
@@ -68,25 +68,30 @@ pub(crate) struct Recovered {
 }
 
 /// As `reserve`, at the address that the pool's pointers were made for.
-fn reserve_at(address: u64, capacity: u64, needed: u64) -> Result<Reservation> {
+fn reserve_at(path: &Path, address: u64, capacity: u64, needed: u64) -> Result<Reservation> {
     let taken = std::cell::Cell::new(false);
     let at = |len| {
         Reservation::anonymous_at(address as usize, len)
             .inspect_err(|e| taken.set(e.kind() == std::io::ErrorKind::AlreadyExists))
     };
-    reserve(capacity, needed, at)
+    reserve(path, capacity, needed, at)
         .map_err(|e| if taken.get() { Error::AddressTaken { address, len: capacity } } else { e })
 }
 
-/// Reserves the address space of the pool's region, `needed` bytes at least.
+/// Reserves the address space of the region of the pool at `path`, `needed` bytes at least.
 ///
 /// # Errors
-/// `AddressTaken`, `Unsupported`.
-pub(super) fn reserve_region(options: &PoolOptions, sb: &Superblock, needed: u64) -> Result<Reservation> {
+/// `AddressTaken`, `MemoryLimit`, `Unsupported`.
+pub(super) fn reserve_region(
+    path: &Path,
+    options: &PoolOptions,
+    sb: &Superblock,
+    needed: u64,
+) -> Result<Reservation> {
     match sb.address {
-        _ if options.away => reserve(sb.capacity, needed, Reservation::anonymous),
-        0 => reserve(sb.capacity, needed, Reservation::anonymous),
-        address => reserve_at(address, sb.capacity, needed),
+        _ if options.away => reserve(path, sb.capacity, needed, Reservation::anonymous),
+        0 => reserve(path, sb.capacity, needed, Reservation::anonymous),
+        address => reserve_at(path, address, sb.capacity, needed),
     }
 }
 
@@ -119,20 +124,20 @@ pub(crate) fn recover(
         let limit = options.config.memory_bytes_max;
         fits_memory(directory, limit, image_size, 0)?;
     }
-    let memory = reserve_region(options, sb, image_size)?;
+    let memory = reserve_region(directory, options, sb, image_size)?;
     let sums = match notes.pass(files.read_sums(sb, memory.len() as u64).map(Some), || None)? {
         Some(sums) => sums,
         // By these no page with bytes is right.
-        None => PageChecksums::new(memory.len() as u64)?,
+        None => PageChecksums::new(directory, memory.len() as u64)?,
     };
     notes.pass(files.refuse_sums_beyond(sb, image_size, &sums), || ())?;
     let mapped = lazy && map_image(&files, image_size, &memory)?;
     // A mapped file is not read now.
     let to_read = if mapped { 0 } else { image_size };
     let sparse = SparseBlocks::advise(&memory, &sums, to_read);
-    let mut ring = Mirror::new(sb.log_bytes as usize).map_err(|e| Error::Unsupported {
-        what: format!("cannot map {} bytes for the log: {e}", sb.log_bytes),
-    })?;
+    // It lies there twice.
+    let ring = Mirror::new(sb.log_bytes as usize);
+    let mut ring = ring.map_err(|e| cannot_map(directory, 2 * sb.log_bytes, &e))?;
     let reader = ImageReader {
         files: &files,
         sums: &sums,
@@ -164,13 +169,7 @@ pub(crate) fn recover(
     };
     let (mut suspects, scan) = read_and_scan(&reader, &mut ring, scan_log)?;
     if scan.image_end > memory.len() as u64 {
-        return Err(Error::Unsupported {
-            what: format!(
-                "the pool needs {} bytes of address space, {} could be reserved",
-                scan.image_end,
-                memory.len()
-            ),
-        });
+        return Err(Error::MemoryLimit { path: directory.to_owned(), wanted: scan.image_end, limit: 0 });
     }
     if sb.target > sb.tail {
         let size = files.sums.size()?;
@@ -385,7 +384,7 @@ impl Recovered {
         let sb = superblock.current();
         let end = self.scan.end;
         let taken = self.scan.recent.map_or(end, |(from, _)| from)..end;
-        let buffer = page_buffer()?;
+        let buffer = page_buffer(directory)?;
         let recent = match made.and_then(UnusedRecent::into_used) {
             None if keeps_recent => Some(Recent::create(&*storage, directory, sb.seed(), self.nonce, taken)?),
             made => made,

@@ -6,6 +6,7 @@
 
 use crate::damage_check::DamageCheck;
 use crate::format::superblock::Superblock;
+use crate::limits::cannot_map;
 use crate::{Error, Result, crc32c};
 use mangrove_sys::Reservation;
 use std::ops::Range;
@@ -49,13 +50,14 @@ pub(crate) struct PageChecksums {
 }
 
 impl PageChecksums {
-    /// All zero, for a data file of up to `capacity` bytes.
-    pub(crate) fn new(capacity: u64) -> Result<Self> {
+    /// All zero, for a data file of up to `capacity` bytes. `path` is the pool.
+    ///
+    /// # Errors
+    /// `MemoryLimit`: the process may not have so much address space.
+    pub(crate) fn new(path: &Path, capacity: u64) -> Result<Self> {
         let pages = capacity / PAGE_BYTES as u64;
         let len = (pages as usize * CHECKSUM_BYTES).next_multiple_of(PAGE_BYTES);
-        let memory = Reservation::anonymous(len).map_err(|e| Error::Unsupported {
-            what: format!("cannot reserve {len} bytes of address space: {e}"),
-        })?;
+        let memory = Reservation::anonymous(len).map_err(|e| cannot_map(path, len as u64, &e))?;
         Ok(Self { memory, pages })
     }
 
@@ -169,7 +171,7 @@ mod tests {
 
     #[test]
     fn a_block_holds_the_sums_set() {
-        let sums = PageChecksums::new(64 << 10).unwrap();
+        let sums = PageChecksums::new(Path::new("p"), 64 << 10).unwrap();
         sums.set(3, 0x0102_0304);
         let mut block = vec![9; PAGE_BYTES];
         sums.block(0, &mut block);

@@ -460,7 +460,7 @@ mod tests {
             let files = MappedFiles {
                 data: DataFiles { image, sums: open("sums") },
                 is_device: false,
-                sums: PageChecksums::new(CAPACITY as u64).unwrap(),
+                sums: PageChecksums::new(std::path::Path::new("p"), CAPACITY as u64).unwrap(),
                 superblock: SuperblockFile::new(locked, sb),
             };
             let domain = options.domain_resolved().unwrap();

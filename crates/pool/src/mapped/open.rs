@@ -132,7 +132,7 @@ fn map(files: &DataFiles, sb: &Superblock, size: u64, read_only: bool) -> Result
     if let Err(e) = Reservation::file(fd, PAGE_BYTES, kind) {
         return Err(unsupported(e));
     }
-    reserve(sb.capacity, size, |len| Reservation::file(fd, len, kind))
+    reserve(path, sb.capacity, size, |len| Reservation::file(fd, len, kind))
 }
 
 /// As `map`, for a pool on a device. It is mapped as a whole: a device takes no mapping of a page, and none beyond its
