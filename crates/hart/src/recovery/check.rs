@@ -23,8 +23,14 @@ struct CheckWalk<'a> {
     hart: &'a Hart,
     kinds: Vec<SegmentKind>,
     report: CheckReport,
+    /// Leaves that verified, whatever their values.
+    live_leaves: u64,
+    /// Leaves that did not, so that nobody knows which values are theirs.
+    lost_leaves: u64,
     /// Live slots of each chunk: leaves and values.
     live: BTreeMap<(u32, u32), u64>,
+    /// Slots of damaged values that leaves refer to. (A salvage has left out their records, and freed them.)
+    unsound: BTreeMap<(u32, u32), u64>,
     extents: HashSet<u32>,
 }
 
@@ -44,7 +50,10 @@ impl Hart {
             hart: self,
             kinds: Vec::new(),
             report: CheckReport { segments: u64::from(high_water), ..CheckReport::default() },
+            live_leaves: 0,
+            lost_leaves: 0,
             live: BTreeMap::new(),
+            unsound: BTreeMap::new(),
             extents: HashSet::new(),
         };
         walk.directory(high_water);
@@ -123,12 +132,15 @@ impl CheckWalk<'_> {
         let space = &self.hart.space;
         let found = match scan::leaf(space, cut, offset, key) {
             Ok(found) => found,
-            Err(found) => return self.found(found),
+            Err(found) => {
+                self.lost_leaves += 1;
+                return self.found(found);
+            }
         };
         if found.torn {
             self.found(damage(offset, "an update of the leaf stopped half way, while the map is open"));
         }
-        self.report.records += 1;
+        self.live_leaves += 1;
         match self.hart.index.get(key, |leaf| space.offset(leaf)) {
             Some(other) if other == offset => {}
             Some(other) => {
@@ -141,19 +153,17 @@ impl CheckWalk<'_> {
         }
         if found.value.is_in_slot() {
             match scan::slot_value(space, offset, key.len(), found.value, value) {
-                Ok(len) => self.report.value_bytes += len,
+                Ok(len) => self.sound(len),
                 Err(found) => self.found(found),
             }
             return;
         }
         let Some(block) = found.value.block_offset() else {
-            self.report.value_bytes += u64::from(found.value.kind);
-            return;
+            return self.sound(u64::from(found.value.kind));
         };
         match scan::block(space, &self.hart.alloc.classes, &self.kinds, block, value) {
-            Err(found) => self.found(found),
             Ok((place, len)) => {
-                self.report.value_bytes += len;
+                self.sound(len);
                 let taken = match place {
                     BlockPlace::Slot { segment, chunk, slot } => {
                         let live = self.live.entry((segment, chunk)).or_default();
@@ -167,7 +177,20 @@ impl CheckWalk<'_> {
                     self.found(damage(block, "two leaves refer to this value"));
                 }
             }
+            Err(found) => {
+                self.found(found);
+                let place = scan::block_place(space, &self.hart.alloc.classes, &self.kinds, block);
+                if let Ok(BlockPlace::Slot { segment, chunk, slot }) = place {
+                    *self.unsound.entry((segment, chunk)).or_default() |= 1 << slot;
+                }
+            }
         }
+    }
+
+    /// A record verified, with its value of `len` bytes.
+    fn sound(&mut self, len: u64) {
+        self.report.records += 1;
+        self.report.value_bytes += len;
     }
 
     fn index(&mut self) {
@@ -190,10 +213,10 @@ impl CheckWalk<'_> {
             }
             count += 1;
         }
-        if count != self.report.records || self.hart.len() != count {
+        if count != self.live_leaves || self.hart.len() != count {
             let what = format!(
                 "{} leaves are live, {count} are in the index, {} are counted",
-                self.report.records,
+                self.live_leaves,
                 self.hart.len()
             );
             self.found(damage(0, what));
@@ -243,10 +266,17 @@ impl CheckWalk<'_> {
             if live & mask != 0 || live & aside != 0 || aside & mask != 0 {
                 self.found(damage(at, "a slot of the chunk is free and in use"));
             }
-            let leaked = cut.full_mask(chunk) & !(live | mask | aside);
+            let unsound = self.unsound.get(&(segment, chunk)).copied().unwrap_or(0);
+            let leaked = cut.full_mask(chunk) & !(live | mask | aside | unsound);
+            let (mut leaked, mut of) = (u64::from(leaked.count_ones()), "leaf");
+            if !is_leaf_class(class) {
+                // These may be the values of leaves that are damaged.
+                let lost = leaked.min(self.lost_leaves);
+                self.lost_leaves -= lost;
+                (leaked, of) = (leaked - lost, "value");
+            }
             if leaked != 0 {
-                let of = if is_leaf_class(class) { "leaf" } else { "value" };
-                self.found(damage(at, format!("{} {of} slots of the chunk are leaked", leaked.count_ones())));
+                self.found(damage(at, format!("{leaked} {of} slots of the chunk are leaked")));
             }
         }
     }

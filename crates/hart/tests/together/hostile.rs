@@ -109,7 +109,10 @@ fn a_batch_that_expects_a_damaged_record_keeps_no_space() {
     region.store(at.expect("the value lies in the region"), !sevens, Ordering::Relaxed);
     let mut batch = Batch::new();
     batch.expect("key", Some(&[7; 700])).put("other", [1; 1000]);
-    let damage = hart.check().unwrap().damage.len();
+    let report = hart.check().unwrap();
+    assert_eq!(report.records, 0, "a damaged record is counted as sound");
+    assert_eq!(report.damage.len(), 1, "{:#?}", report.damage);
+    let damage = report.damage.len();
     // More bytes than the region has.
     for _ in 0..2 * BYTES / 1000 {
         let error = hart.write(batch.clone(), WriteMode::Durable).unwrap_err();
