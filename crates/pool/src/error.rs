@@ -57,6 +57,10 @@ impl Error {
             ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem if doing != "read" => {
                 Self::ReadOnly { path }
             }
+            ErrorKind::FileTooLarge => {
+                let message = format!("{e}; raise the limit of this process or its file system (ulimit -f)");
+                Self::Io { path, doing, code: e.raw_os_error(), message }
+            }
             _ => Self::Io { path, doing, code: e.raw_os_error(), message: e.to_string() },
         }
     }
@@ -198,5 +202,19 @@ impl std::fmt::Display for Error {
                 write!(f, "cannot {doing} {}: {message}", path.display())
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Error;
+
+    #[test]
+    fn a_write_beyond_a_limit_on_files_is_told_with_the_limit() {
+        let e = std::io::Error::from_raw_os_error(libc::EFBIG);
+        let told = Error::from_io("p/image".into(), "write", &e);
+        assert!(matches!(told, Error::Io { code: Some(libc::EFBIG), .. }), "{told}");
+        let told = told.to_string();
+        assert!(told.starts_with("cannot write p/image: ") && told.contains("(ulimit -f)"), "{told}");
     }
 }
