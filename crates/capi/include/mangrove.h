@@ -638,8 +638,9 @@ mangrove_status mangrove_options_set_nowait_within(mangrove_options *options,
 
 // The most memory that this process may have, in bytes, on the medium file (what it uses elsewhere counts too).
 // Opening a pool that needs more, and a write that would make it grow beyond, fail with
-// MANGROVE_ERR_NO_MEMORY before the system would end the process. Default: nine tenths of what the machine
-// and the process's control groups have, swap space included.
+// MANGROVE_ERR_NO_MEMORY before the system would end the process. What the snapshots and iterators keep of old
+// values is no growth: it may come to a quarter of this, and lie beyond it, before they expire. Default: nine
+// tenths of what the machine and the process's control groups have, swap space included.
 mangrove_status mangrove_options_set_memory_max(mangrove_options *options,
                                                 uint64_t bytes);
 
@@ -669,7 +670,9 @@ mangrove_status mangrove_options_set_domain(mangrove_options *options, int32_t d
 // How writers exclude each other: one of mangrove_locking. Default: MANGROVE_LOCKING_OPTIMISTIC.
 mangrove_status mangrove_options_set_locking(mangrove_options *options, int32_t locking);
 
-// Bytes of DRAM that the snapshots may hold for old values before they expire. Default: 1 GiB.
+// Bytes of DRAM that the snapshots and iterators may hold for old values before they expire; but no more than
+// a quarter of what mangrove_options_set_memory_max says, or of its default. UINT64_MAX: they never expire,
+// whatever memory they take. Default: 1 GiB.
 mangrove_status mangrove_options_set_snapshot_bytes_max(mangrove_options *options, uint64_t bytes);
 
 // Threads that rebuild the index while the pool is opened, 1 to 1024. Default: one a CPU.

@@ -256,8 +256,9 @@ pub unsafe extern "C" fn mangrove_options_set_nowait_within(
 
 /// The most memory that this process may have, in bytes, on the medium file (what it uses elsewhere counts too).
 /// Opening a pool that needs more, and a write that would make it grow beyond, fail with
-/// MANGROVE_ERR_NO_MEMORY before the system would end the process. Default: nine tenths of what the machine
-/// and the process's control groups have, swap space included.
+/// MANGROVE_ERR_NO_MEMORY before the system would end the process. What the snapshots and iterators keep of old
+/// values is no growth: it may come to a quarter of this, and lie beyond it, before they expire. Default: nine
+/// tenths of what the machine and the process's control groups have, swap space included.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mangrove_options_set_memory_max(
     options: *mut mangrove_options,
@@ -319,7 +320,9 @@ pub unsafe extern "C" fn mangrove_options_set_locking(
     set_option!(guard_unit, options.all.locking(locking_of(locking)?))
 }
 
-/// Bytes of DRAM that the snapshots may hold for old values before they expire. Default: 1 GiB.
+/// Bytes of DRAM that the snapshots and iterators may hold for old values before they expire; but no more than
+/// a quarter of what mangrove_options_set_memory_max says, or of its default. UINT64_MAX: they never expire,
+/// whatever memory they take. Default: 1 GiB.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mangrove_options_set_snapshot_bytes_max(
     options: *mut mangrove_options,

@@ -111,7 +111,7 @@ impl std::fmt::Display for Error {
             ),
             Self::ReadOnly => f.write_str("the map is open read-only; open it for writing to change it"),
             Self::SnapshotExpired => f.write_str(
-                "the snapshot was dropped because too much changed since it was taken; take a new one, or raise snapshot_bytes_max",
+                "the snapshot was dropped because too much changed since it was taken; take a new one, or raise snapshot_bytes_max (it is no more than a quarter of the memory limit)",
             ),
             Self::Unsupported { what } => f.write_str(what),
             Self::Medium(e) => e.fmt(f),

@@ -233,7 +233,7 @@ impl std::fmt::Display for Error {
             ),
             Self::MemoryLimit { path, wanted, limit } => write!(
                 f,
-                "{} needs {wanted} bytes of memory in this process, which may have {limit}; free some, or raise the limit (memory_bytes_max, or that of its control group)",
+                "{} needs {wanted} bytes of memory in this process, which may have {limit}; free some, or raise the limit (memory_bytes_max, in C set_memory_max, or that of its control group)",
                 path.display()
             ),
             Self::Full { path, wanted, capacity, reserved } if reserved < capacity => write!(
@@ -252,7 +252,7 @@ impl std::fmt::Display for Error {
                 "an earlier I/O error made this pool unable to promise durability: {first}; reads go on, reopen the pool to write"
             ),
             Self::SnapshotExpired => {
-                f.write_str("the snapshot was dropped because too much changed since it was taken; take a new one, or raise snapshot_bytes_max")
+                f.write_str("the snapshot was dropped because too much changed since it was taken; take a new one, or raise snapshot_bytes_max (it is no more than a quarter of the memory limit)")
             }
             Self::Stopped => f.write_str("stopped as asked; nothing was left behind"),
             Self::Io { path, doing, message, .. } => write!(f, "cannot {doing} {}: {message}", path.display()),

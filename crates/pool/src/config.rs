@@ -373,8 +373,9 @@ macro_rules! pool_config_setters {
     ($field:ident: memory_bytes_max, $($rest:tt)*) => {
         /// On the medium file, the most memory that this process may have (what it uses elsewhere counts too).
         /// Opening a pool that needs more, and a write that would make it grow beyond, fail with `Error::MemoryLimit`
-        /// before the system would end the process. Default: nine tenths of what the machine and the process's
-        /// control groups have, swap space included.
+        /// before the system would end the process. What a map's snapshots keep is no growth: it may come to a quarter
+        /// of this, and lie beyond it. Default: nine tenths of what the machine and the process's control groups have,
+        /// swap space included.
         #[must_use]
         pub fn memory_bytes_max(mut self, bytes: u64) -> Self {
             // 0 stands for a limit of the address space in the error of what exceeds it.

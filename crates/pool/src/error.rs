@@ -184,7 +184,7 @@ impl std::fmt::Display for Error {
             ),
             Self::MemoryLimit { path, wanted, limit } => write!(
                 f,
-                "{} needs {wanted} bytes of memory in this process, which may have {limit}; free some, or raise the limit (memory_bytes_max, or that of its control group)",
+                "{} needs {wanted} bytes of memory in this process, which may have {limit}; free some, or raise the limit (memory_bytes_max, in C set_memory_max, or that of its control group)",
                 path.display()
             ),
             Self::AddressTaken { address, len } => write!(

@@ -23,8 +23,8 @@ pub const LOG_BYTES_MAX: u64 = 1 << 30;
 /// Longest engine kind tag, in bytes.
 pub const KIND_BYTES_MAX: usize = 16;
 
-/// Calls `map` for `capacity` bytes of `path`. Where the process may not map so much, it maps half the greatest power of
-/// two that it may, but at least `needed`; the other half is for the process's threads and heap.
+/// Calls `map` for `capacity` bytes. Where the process may not map so much, it maps half the greatest power of two
+/// that it may, but at least `needed`; the other half is for the process's threads and heap. `path` is the pool.
 ///
 /// # Errors
 /// Those of [`cannot_map`].

@@ -22,7 +22,7 @@ use std::time::Duration;
 /// A write without sync is durable after at most this long.
 const INTERVAL: Duration = Duration::from_millis(5);
 /// Snapshots here do not expire, as LevelDB's do not.
-const SNAPSHOT_BYTES_MAX: u64 = 1 << 50;
+const SNAPSHOT_BYTES_MAX: u64 = u64::MAX;
 /// Records of the first fetch of a walk; each further one takes twice as many.
 const FETCH_COUNT_MIN: usize = 1;
 /// The most records of one fetch.

@@ -17,6 +17,9 @@ const BACKGROUND_COMPACTION_FROM: u64 = 32 << 20;
 
 /// A smaller data file is read and its map recovered in about 10 ms.
 const BACKGROUND_RECOVERY_FROM: u64 = 16 << 20;
+/// Snapshots may keep this part of the memory that the process may have: overwriting records grows nothing else, and
+/// is never refused for lack of memory.
+const SNAPSHOTS_PART: u64 = 4;
 
 /// How writers of one tree exclude each other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -82,7 +85,9 @@ impl MapOptions {
         self
     }
 
-    /// Bytes of DRAM that the pre-images of all snapshots together may take before all of them expire. Default: 1 GiB.
+    /// Bytes of DRAM that the pre-images of all snapshots together, ranges included, may take before all of them
+    /// expire; but no more than a quarter of [`memory_bytes_max`](Self::memory_bytes_max), or of its default.
+    /// `u64::MAX`: they never expire, whatever memory they take. Default: 1 GiB.
     #[must_use]
     pub fn snapshot_bytes_max(mut self, bytes: u64) -> Self {
         self.snapshot_bytes_max = Some(bytes);
@@ -200,9 +205,30 @@ impl MapOptions {
         if let Some(bytes) = self.snapshot_bytes_max {
             options.snapshot_bytes_max = bytes;
         }
+        if let Some(limit) = self.config.memory_bytes_max
+            && options.snapshot_bytes_max != u64::MAX
+        {
+            options.snapshot_bytes_max = options.snapshot_bytes_max.min(limit / SNAPSHOTS_PART);
+        }
         if let Some(threads) = self.recovery_threads {
             options.recovery_threads = threads;
         }
         options
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn snapshots_take_no_more_than_a_part_of_the_memory_limit() {
+        let most = |options: MapOptions| options.engine(true).snapshot_bytes_max;
+        assert_eq!(most(MapOptions::new()), 1 << 30);
+        let limited = MapOptions::new().memory_bytes_max(200 << 20);
+        assert_eq!(most(limited.clone()), 50 << 20);
+        assert_eq!(most(limited.clone().snapshot_bytes_max(60 << 20)), 50 << 20);
+        assert_eq!(most(limited.clone().snapshot_bytes_max(40 << 20)), 40 << 20);
+        assert_eq!(most(limited.snapshot_bytes_max(u64::MAX)), u64::MAX);
     }
 }
