@@ -91,7 +91,7 @@ enum mangrove_app_status
     // The state's address space is used up.
     MANGROVE_APP_ERR_FULL = -6,
     // An earlier error of the medium poisoned the pool: reads continue, writes fail. The next start
-    // has every acknowledged write.
+    // has every acknowledged write, unless the message says that the pool is damaged.
     MANGROVE_APP_ERR_POISONED = -7,
     // A command ended halfway: nothing of its batch is durable, and nothing more is served. Restart.
     MANGROVE_APP_ERR_BROKEN = -8,
@@ -424,8 +424,9 @@ mangrove_app_status mangrove_app_options_set_variables(mangrove_app_options *opt
 mangrove_app_status mangrove_app_options_set_random_addresses(mangrove_app_options *options,
                                                               bool promise);
 
-// Event loops of the server, 1 to 1024. Default: one a CPU.
-mangrove_app_status mangrove_app_options_set_workers(mangrove_app_options *options, uint32_t count);
+// Event loops of the server, 1 to 1024; another number is taken for the nearest of these. Default: one a CPU.
+mangrove_app_status mangrove_app_options_set_workers(mangrove_app_options *options,
+                                                     uint32_t count);
 
 // Longest request in bytes; a client that sends a longer one is disconnected. Default: 512 MiB.
 mangrove_app_status mangrove_app_options_set_request_bytes_max(mangrove_app_options *options,
@@ -459,7 +460,7 @@ mangrove_app_status mangrove_app_options_set_shutdown_max(mangrove_app_options *
 //
 // Call it early in main, before the program makes threads or uses what is persistent. Close with
 // mangrove_app_close. Errors: MANGROVE_APP_ERR_POOL, _FOREIGN, _MOVED, _DAMAGED, _TRACKER, _REFUSED, _IO,
-// _NO_MEMORY.
+// _NO_MEMORY, and with copy on write _POISONED, when a damaged page is found meanwhile.
 // A crash during the call: the next one finds the state whole, or none.
 mangrove_app_status mangrove_app_open(const char *path,
                                       const mangrove_app_options *options,

@@ -494,7 +494,7 @@ typedef struct {
     uint64_t blocks;
     // Bytes of blocks in use, each counted with the size of its class.
     uint64_t used_bytes;
-    // Bytes of whole free pages.
+    // Bytes of whole free pages that were in use before; not those behind them that were never used.
     uint64_t free_bytes;
     // Bytes of the allocator's own state.
     uint64_t meta_bytes;
@@ -673,7 +673,8 @@ mangrove_status mangrove_options_set_locking(mangrove_options *options, int32_t 
 // Bytes of DRAM that the snapshots and iterators may hold for old values before they expire; but no more than
 // a quarter of what mangrove_options_set_memory_max says, or of its default. UINT64_MAX: they never expire,
 // whatever memory they take. Default: 1 GiB.
-mangrove_status mangrove_options_set_snapshot_bytes_max(mangrove_options *options, uint64_t bytes);
+mangrove_status mangrove_options_set_snapshot_bytes_max(mangrove_options *options,
+                                                        uint64_t bytes);
 
 // Threads that rebuild the index while the pool is opened, 1 to 1024. Default: one a CPU.
 mangrove_status mangrove_options_set_recovery_threads(mangrove_options *options, uint32_t threads);
