@@ -14,11 +14,10 @@ void die(const char *what) {
     /* The library goes on with reads then, this server does not. */
     char *advice = strstr(why, "; reads go on");
     size_t left = advice ? sizeof why - (size_t)(advice - why) : 0;
-    if (advice)
-        snprintf(advice, left, "; the server ends%s%s", strstr(why, "is damaged") ? "" : ", and the next start has ",
-                 strstr(why, "is damaged")  ? ""
-                 : settings.interval_ms     ? "what was durable"
-                                            : "every acknowledged write");
+    const char *next = ", and the next start has every acknowledged write";
+    if (settings.interval_ms) next = ", and the next start has what was durable";
+    if (strstr(why, "is damaged")) next = "";
+    if (advice) snprintf(advice, left, "; the server ends%s", next);
     SAY(LL_WARNING, "mangrove: %s: %s", what, why);
     fprintf(stderr, "mangrove: %s: %s\n", what, why);
     _exit(70);

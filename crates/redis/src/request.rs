@@ -116,7 +116,12 @@ impl Request {
 
     /// The value of a directive that counts.
     pub(crate) fn last(&self, name: &str) -> Option<&str> {
-        self.directives.iter().rev().find(|given| given.name == name).map(|given| given.value.as_str())
+        self.last_given(name).map(|given| given.value.as_str())
+    }
+
+    /// Of several directives of that name the one that counts.
+    fn last_given(&self, name: &str) -> Option<&Directive> {
+        self.directives.iter().rev().find(|given| given.name == name)
     }
 
     /// Whether a directive is on.
@@ -268,8 +273,7 @@ impl Request {
         } else {
             return Ok(());
         };
-        let given = self.directives.iter().rev().find(|given| given.name == name);
-        match given.and_then(|given| given.place.as_deref()) {
+        match self.last_given(name).and_then(|given| given.place.as_deref()) {
             Some(place) => usage(format!("{place}: {sentence}")),
             None => usage(sentence),
         }
