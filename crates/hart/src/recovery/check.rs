@@ -23,9 +23,9 @@ struct CheckWalk<'a> {
     hart: &'a Hart,
     kinds: Vec<SegmentKind>,
     report: CheckReport,
-    /// Leaves that verified, whatever their values.
+    /// Leaves whose own checksum is right, whether or not their values are.
     live_leaves: u64,
-    /// Leaves that did not, so that nobody knows which values are theirs.
+    /// Damaged leaves: which values belonged to them is not known.
     lost_leaves: u64,
     /// Live slots of each chunk: leaves and values.
     live: BTreeMap<(u32, u32), u64>,

@@ -193,13 +193,15 @@ impl<'a> Range<'a> {
         let mut cursor = end.cursor.take().unwrap_or_else(|| Box::new(cursor_from(hart, bounds, direction)));
         let lent = lent.get_or_insert_with(|| Box::new(Lent::EMPTY));
         let wanted = end.ahead;
-        let mut bytes = 0;
+        // One record is lent where it is, more are copied.
+        let is_lent = wanted == 1;
+        let (mut taken, mut bytes) = (0, 0);
         let streamed = stream_unchanged(pin, &mut cursor, lent, bounds, direction, &mut |key, value| {
-            bytes += key.len() + value.len();
-            if wanted > 1 {
+            (taken, bytes) = (taken + 1, bytes + key.len() + value.len());
+            if !is_lent {
                 end.push(key, value);
             }
-            end.items.len() < wanted && wanted > 1 && bytes < AHEAD_COUNT_MAX * AHEAD_BYTES_MAX
+            taken < wanted && bytes < AHEAD_COUNT_MAX * AHEAD_BYTES_MAX
         });
         let last = match streamed {
             Streamed::Complete(last) | Streamed::Interrupted(last) => last,
@@ -217,7 +219,6 @@ impl<'a> Range<'a> {
             // Otherwise it is past the record that must be fetched.
             end.cursor = Some(cursor);
         }
-        let taken = if wanted > 1 { end.items.len() } else { 1 };
         end.stepped += taken;
         end.ahead = if bytes > taken * AHEAD_BYTES_MAX {
             1
@@ -226,7 +227,7 @@ impl<'a> Range<'a> {
         };
         match last {
             None => Stepped::Nothing,
-            Some(last) if wanted == 1 => Stepped::Lent(last),
+            Some(last) if is_lent => Stepped::Lent(last),
             Some(_) => Stepped::Ahead,
         }
     }

@@ -32,7 +32,7 @@ const TRIES_MIN: u32 = 3;
 /// A look beside a writer finds damage so often, in a superblock that stays as it is, before it is reported: a writer
 /// changes the length of a file before it records it.
 const DAMAGE_TRIES: u32 = 8;
-/// A checkpoint that keeps a look out for so long is told of, in place of those before it.
+/// If one checkpoint has kept the reader out for so long, the error names that checkpoint as the cause.
 const KEPT_OUT_LONG: Duration = Duration::from_secs(5);
 /// Between two tries.
 const PAUSE: Duration = Duration::from_millis(5);
